@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make build      compile the engine into horovod/_lib/
+# make test       the C++ and Python tests
+# make lint       ruff, mypy, and the generated files being current
+# make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
+# make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
+# make wheel      a manylinux2014 wheel in dist/
+# make demo       train a small model on two local ranks
+# make docs       regenerate the generated documents
+#
+# Everything is installed into .venv by `make venv`; set VENV to use another one.
+
+VENV ?= .venv
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+PY := $(VENV)/bin/python
+export PYTHONPATH := $(CURDIR)
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+PYTEST ?= $(PY) -m pytest
+TESTS ?= tests
+
+.PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs venv clean
+
+all: build
+
+# ---------------------------------------------------------------------------- environments --
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: requirements-dev.txt
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	scripts/install-requirements.sh $(PY) requirements-dev.txt
+	@touch $@
+
+# ------------------------------------------------------------------------------------ build --
+build: $(VENV)/.ready
+	@cmake -S . -B build $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_BUILD_TYPE=Release >build.log 2>&1 \
+	  || { cat build.log; exit 1; }
+	@cmake --build build -j $(JOBS) --target horovod_glue
+	@mkdir -p horovod/_lib
+	@for so in build/lib/*.so; do scripts/install-if-changed.sh $$so horovod/_lib; done
+	@rm -f build.log
+
+# ------------------------------------------------------------------------------------- test --
+test: test-cpp test-python
+
+test-cpp: $(VENV)/.ready
+	@scripts/test-cpp.sh build-tests
+
+test-python: build
+	$(PYTEST) $(TESTS)
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check horovod tests scripts benchmarks examples
+	$(VENV)/bin/mypy
+	$(PY) scripts/generate_settings.py --check
+
+format: $(VENV)/.ready
+	$(VENV)/bin/ruff check --fix horovod tests scripts
+
+sanitize: $(VENV)/.ready
+	scripts/sanitize.sh
+
+# ------------------------------------------------------------------------------- everything --
+bench: build
+	$(PY) -m benchmarks.run
+
+wheel:
+	scripts/build-wheel.sh
+
+demo: build
+	$(PY) examples/demo.py
+
+docs: $(VENV)/.ready
+	$(PY) scripts/generate_settings.py
+
+clean:
+	rm -rf build build-* dist out horovod/_lib/*.so
