@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts and slots: from `-H a:2,b:2` or a host file to one SlotInfo per rank."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Tuple
+
+_ENTRY = re.compile(r"^(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+):(?P<slots>[0-9]+)$")
+
+
+@dataclass(frozen=True)
+class HostInfo:
+    """A host and how many ranks it may run."""
+
+    hostname: str
+    slots: int
+
+    @staticmethod
+    def from_string(text: str) -> "HostInfo":
+        """Parses "node7:4" (or "[fe80::1]:4")."""
+        match = _ENTRY.match(text.strip())
+        if match is None:
+            raise ValueError(
+                "Invalid host input, please make sure it has format as : worker-0:2,worker-1:2."
+                + (f" (The entry {text.strip()!r} has no ':slots'.)" if ":" not in text else "")
+            )
+        return HostInfo(match["host"].strip("[]"), int(match["slots"]))
+
+
+@dataclass
+class SlotInfo:
+    """The place of one rank."""
+
+    hostname: str
+    rank: int
+    local_rank: int
+    cross_rank: int
+    size: int
+    local_size: int
+    cross_size: int
+
+    def to_response_string(self) -> str:
+        """The numbers as "rank,size,local_rank,local_size,cross_rank,cross_size"."""
+        fields = (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size)
+        return ",".join(str(field) for field in fields)
+
+
+INVALID_SLOT_INFO = SlotInfo("", -1, -1, -1, -1, -1, -1)
+
+
+def parse_hosts(hosts: str) -> List[HostInfo]:
+    """Parses the argument of -H, e.g. "worker-0:2,worker-1:2"."""
+    infos = [HostInfo.from_string(entry) for entry in hosts.split(",")]
+    names = [info.hostname for info in infos]
+    for name in names:
+        if names.count(name) > 1:
+            total = sum(info.slots for info in infos if info.hostname == name)
+            raise ValueError(f"Host {name} is listed {names.count(name)} times; list it once, e.g. {name}:{total}")
+    return infos
+
+
+def parse_hosts_and_slots(hosts: str) -> Tuple[List[str], Dict[str, int]]:
+    """The host names in order, and the slots of each."""
+    infos = parse_hosts(hosts)
+    return [info.hostname for info in infos], {info.hostname: info.slots for info in infos}
+
+
+def parse_host_files(path: str) -> str:
+    """Reads a host file ("worker-0 slots=2" per line; '#' starts a comment) into the format of -H."""
+    entries = []
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                words = line.split("#", 1)[0].split()
+                if words:
+                    entries.append(_host_file_entry(words, f"{path}:{number}"))
+    except OSError as error:
+        raise ValueError(f"Cannot read the host file {path}: {error.strerror}") from error
+    if not entries:
+        raise ValueError(f"The host file {path} lists no hosts; write lines such as 'worker-0 slots=2'")
+    return ",".join(entries)
+
+
+def _host_file_entry(words: List[str], where: str) -> str:
+    host, slots = words[0], None
+    for word in words[1:]:
+        key, _, value = word.partition("=")
+        if key in ("slots", "max_slots", "max-slots") and value.isdigit():
+            slots = value if key == "slots" else slots
+        else:
+            raise ValueError(f"{where}: do not understand {word!r}; write 'hostname slots=N'")
+    if slots is None and ":" in host:  # MPICH's spelling, "worker-0:2"
+        return host
+    return f"{host}:{slots or 1}"
+
+
+def get_host_assignments(
+    hosts: List[HostInfo], min_num_proc: int, max_num_proc: Optional[int] = None
+) -> List[SlotInfo]:
+    """Places ranks: hosts in the order listed, all slots of one before the next, up to max_num_proc."""
+    available = sum(info.slots for info in hosts)
+    if available < min_num_proc:
+        raise ValueError(
+            f"Requested more processes ({min_num_proc}) than there are available slots ({available})"
+        )
+    size = available if max_num_proc is None else min(available, max_num_proc)
+    placed: List[Tuple[str, int]] = []
+    for info in hosts:
+        placed += [(info.hostname, local) for local in range(min(info.slots, size - len(placed)))]
+    columns: Dict[int, List[str]] = {}  # local rank -> hosts that have it
+    local_sizes: Dict[str, int] = {}
+    for host, local in placed:
+        columns.setdefault(local, []).append(host)
+        local_sizes[host] = local_sizes.get(host, 0) + 1
+    return [
+        SlotInfo(host, rank, local, columns[local].index(host), size, local_sizes[host], len(columns[local]))
+        for rank, (host, local) in enumerate(placed)
+    ]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who this process is in the job, and how it meets the others.
+
+`detect()` asks the readers (horovod/runner/readers, one file per launcher) in order; the first that
+recognises its launcher's environment wins. Without a launcher the process is a world of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Callable, Mapping, Optional
+
+from horovod.runner.store import StoreClient, StoreError
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One rank, as its launcher describes it. Numbers the launcher does not tell are UNKNOWN (-1)."""
+
+    rank: int
+    size: int
+    host: str  # shown in errors; ranks with equal host share memory
+    launcher: str  # e.g. "horovodrun" or "Open MPI's mpirun"
+    local_rank: int = UNKNOWN
+    local_size: int = UNKNOWN
+    cross_rank: int = UNKNOWN
+    cross_size: int = UNKNOWN
+    # Connects to the job's store within the given seconds, starting the server first where it is this
+    # rank's duty. None for a world of one.
+    meet: Optional[Callable[["Identity", float], StoreClient]] = None
+    # How ranks found out who they are, in words, for `horovodrun --check` and errors.
+    found_by: str = ""
+
+    def open_store(self, timeout: float = 30.0) -> StoreClient:
+        """A connection to the store that all ranks of this job share."""
+        if self.meet is None:
+            raise StoreError("a world of one process has no store")
+        return self.meet(self, timeout)
+
+
+def alone() -> Identity:
+    """A process that nobody launched: rank 0 of 1."""
+    return Identity(0, 1, host_name(), "none", 0, 1, 0, 1, found_by="no launcher's variables are set")
+
+
+def host_name() -> str:
+    """This host as errors should call it."""
+    return os.environ.get("HOROVOD_HOSTNAME") or socket.gethostname()
+
+
+def detect(env: Optional[Mapping[str, str]] = None) -> Identity:
+    """Who this process is, according to the first launcher recognised."""
+    from horovod.runner.readers import READERS
+
+    variables = os.environ if env is None else env
+    for read in READERS:
+        identity = read(variables)
+        if identity is not None:
+            return check(identity)
+    return alone()
+
+
+def check(identity: Identity) -> Identity:
+    """Refuses numbers that cannot be, naming the launcher they came from."""
+    if not 0 <= identity.rank < identity.size:
+        raise ValueError(
+            f"{identity.launcher} says this is rank {identity.rank} of {identity.size}, which cannot be "
+            f"({identity.found_by}). Were these variables copied from another job?"
+        )
+    if identity.size == 1:
+        return Identity(0, 1, identity.host, identity.launcher, 0, 1, 0, 1, None, identity.found_by)
+    return identity

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun and horovod.run, or anybody who sets the same variables (see readers/kubernetes.py).
+
+    HOROVOD_RANK=3   HOROVOD_SIZE=8   HOROVOD_LOCAL_RANK=1   HOROVOD_LOCAL_SIZE=2
+    HOROVOD_CROSS_RANK=1   HOROVOD_CROSS_SIZE=4   HOROVOD_HOSTNAME=node7
+    HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1   HOROVOD_GLOO_RENDEZVOUS_PORT=40213
+    _HOROVOD_SECRET_KEY=<base64 of 32 bytes>
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Mapping, Optional
+
+from horovod.runner.identity import UNKNOWN, Identity, host_name
+from horovod.runner.store import StoreClient, StoreError
+
+RANK, SIZE = "HOROVOD_RANK", "HOROVOD_SIZE"
+ADDRESS, PORT = "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"
+SECRET = "_HOROVOD_SECRET_KEY"
+
+
+def read(env: Mapping[str, str]) -> Optional[Identity]:
+    """The identity horovodrun gave this process, if a launcher of ours started it."""
+    if ADDRESS not in env:
+        # As upstream: rank variables without a rendezvous do not make a job.
+        return None
+    for name in (RANK, SIZE, PORT, SECRET):
+        if name not in env:
+            raise RuntimeError(f"{ADDRESS} is set but {name} is not; set all of them or none (docs/running.md)")
+    address, port, secret = env[ADDRESS], int(env[PORT]), decode_secret(env[SECRET])
+
+    def meet(me: Identity, timeout: float) -> StoreClient:
+        return StoreClient(address, port, secret, rank=me.rank, size=me.size, host=me.host, timeout=timeout)
+
+    return Identity(
+        rank=int(env[RANK]),
+        size=int(env[SIZE]),
+        host=env.get("HOROVOD_HOSTNAME") or host_name(),
+        launcher="horovodrun",
+        local_rank=int(env.get("HOROVOD_LOCAL_RANK", UNKNOWN)),
+        local_size=int(env.get("HOROVOD_LOCAL_SIZE", UNKNOWN)),
+        cross_rank=int(env.get("HOROVOD_CROSS_RANK", UNKNOWN)),
+        cross_size=int(env.get("HOROVOD_CROSS_SIZE", UNKNOWN)),
+        meet=meet,
+        found_by=f"{RANK}={env[RANK]} {SIZE}={env[SIZE]} {ADDRESS}={address}:{port}",
+    )
+
+
+def decode_secret(text: str) -> bytes:
+    """The job's secret from its base64 form."""
+    try:
+        secret = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise StoreError(f"{SECRET} is not base64 ({error})") from None
+    if len(secret) < 16:
+        raise StoreError(f"{SECRET} holds only {len(secret)} bytes; use at least 16 random ones")
+    return secret
+
+
+def encode_secret(secret: bytes) -> str:
+    """The job's secret as it travels in the environment."""
+    return base64.b64encode(secret).decode()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What travels between a StoreClient and a StoreServer once both have proved the secret.
+
+    frame   = length (8 bytes, big endian) | payload | HMAC-SHA-256 of (direction, counter, payload)
+    request = verb (1 byte) | key length (2 bytes) | key | value
+    reply   = verdict (1 byte) | value or text
+
+Fixed binary only: nothing here can execute anything. The HMAC uses the key of this one connection and a
+counter, so frames can be neither forged nor replayed nor reordered by somebody on the path.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+
+LENGTH = struct.Struct(">Q")
+COUNTER = struct.Struct(">Q")
+KEY_LENGTH = struct.Struct(">H")
+MAC_BYTES = 32
+# A result of horovod.run may be a whole model; above this it belongs into a file.
+MAX_FRAME = 8 << 30
+
+HELLO, SET, GET, FAIL, DONE = 1, 2, 3, 4, 5
+OK, FAILED, TIMED_OUT = 0, 1, 2
+
+TO_SERVER, TO_CLIENT = b"C", b"S"
+
+
+class WireError(ConnectionError):
+    """A frame that this connection's key did not sign, or that makes no sense."""
+
+
+class Signer:
+    """Signs (or checks) the frames of one direction of one connection."""
+
+    def __init__(self, key: bytes, direction: bytes) -> None:
+        self._key = key
+        self._direction = direction
+        self._count = 0
+
+    def frame(self, payload: bytes) -> bytes:
+        """The bytes to send for a payload."""
+        return LENGTH.pack(len(payload)) + payload + self._mac(payload)
+
+    def check(self, payload: bytes, mac: bytes) -> None:
+        """Raises unless the peer signed exactly this frame at exactly this place."""
+        if not hmac.compare_digest(self._mac(payload), mac):
+            raise WireError("a message was altered on its way")
+
+    def _mac(self, payload: bytes) -> bytes:
+        digest = hmac.new(self._key, self._direction + COUNTER.pack(self._count), "sha256")
+        digest.update(payload)
+        self._count += 1
+        return digest.digest()
+
+
+def frame_length(header: bytes) -> int:
+    """The payload length, refused before any memory is taken for it."""
+    (length,) = LENGTH.unpack(header)
+    if length > MAX_FRAME:
+        raise WireError(f"a message of {length} bytes is above the limit of {MAX_FRAME}")
+    return int(length)
+
+
+def pack_request(verb: int, key: str, value: bytes) -> bytes:
+    """One request payload."""
+    name = key.encode()
+    return bytes([verb]) + KEY_LENGTH.pack(len(name)) + name + value
+
+
+def unpack_request(payload: bytes) -> "tuple[int, str, bytes]":
+    """The verb, key and value of a request payload."""
+    try:
+        verb = payload[0]
+        (size,) = KEY_LENGTH.unpack_from(payload, 1)
+        key = payload[3 : 3 + size].decode()
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise WireError("malformed request") from error
+    return verb, key, payload[3 + size :]
