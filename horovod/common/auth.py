@@ -10,7 +10,8 @@ and 32 bytes of proof, compares in constant time, and hangs up on anything else.
       proof  = HMAC(secret, "client") --->                     (verified before the server proves itself,
                                       <---  HMAC(secret, "server")   so a stranger learns nothing from it)
 
-The role word in each proof stops reflection, the two nonces stop replay. `session_key` gives both ends a key
+The role word in each proof stops reflection, the two nonces stop replay, and the purpose ("store", "link")
+stops a connection meant for one service from being passed on to another. `session_key` gives both ends a key
 for this one connection, for protocols that also sign what they send afterwards.
 """
 
@@ -51,14 +52,14 @@ def check_hello(data: bytes) -> None:
         raise AuthenticationError("the peer does not speak Horovod's protocol")
 
 
-def client_proof(secret: bytes, client_hello: bytes, server_hello: bytes) -> bytes:
+def client_proof(secret: bytes, client_hello: bytes, server_hello: bytes, purpose: bytes = b"") -> bytes:
     """What only a client that holds the secret can send."""
-    return hmac.digest(secret, b"client" + client_hello + server_hello, "sha256")
+    return hmac.digest(secret, b"client" + client_hello + server_hello + purpose, "sha256")
 
 
-def server_proof(secret: bytes, client_hello: bytes, server_hello: bytes) -> bytes:
+def server_proof(secret: bytes, client_hello: bytes, server_hello: bytes, purpose: bytes = b"") -> bytes:
     """What only a server that holds the secret can send."""
-    return hmac.digest(secret, b"server" + client_hello + server_hello, "sha256")
+    return hmac.digest(secret, b"server" + client_hello + server_hello + purpose, "sha256")
 
 
 def session_key(secret: bytes, client_hello: bytes, server_hello: bytes) -> bytes:
@@ -75,7 +76,9 @@ def check_proof(expected: bytes, got: bytes) -> None:
         )
 
 
-def connect(sock: socket.socket, secret: bytes, timeout: float = HANDSHAKE_SECONDS) -> bytes:
+def connect(
+    sock: socket.socket, secret: bytes, timeout: float = HANDSHAKE_SECONDS, purpose: bytes = b""
+) -> bytes:
     """Client side of the handshake on a connected blocking socket. Returns the session key."""
     deadline = time.monotonic() + timeout
     before = sock.gettimeout()
@@ -84,13 +87,15 @@ def connect(sock: socket.socket, secret: bytes, timeout: float = HANDSHAKE_SECON
     sock.sendall(mine)
     theirs = _read_exactly(sock, HELLO_BYTES, deadline)
     check_hello(theirs)
-    sock.sendall(client_proof(secret, mine, theirs))
-    check_proof(server_proof(secret, mine, theirs), _read_exactly(sock, PROOF_BYTES, deadline))
+    sock.sendall(client_proof(secret, mine, theirs, purpose))
+    check_proof(server_proof(secret, mine, theirs, purpose), _read_exactly(sock, PROOF_BYTES, deadline))
     sock.settimeout(before)
     return session_key(secret, mine, theirs)
 
 
-def accept(sock: socket.socket, secret: bytes, timeout: float = HANDSHAKE_SECONDS) -> bytes:
+def accept(
+    sock: socket.socket, secret: bytes, timeout: float = HANDSHAKE_SECONDS, purpose: bytes = b""
+) -> bytes:
     """Server side of the handshake on an accepted blocking socket. Returns the session key."""
     deadline = time.monotonic() + timeout
     before = sock.gettimeout()
@@ -99,8 +104,8 @@ def accept(sock: socket.socket, secret: bytes, timeout: float = HANDSHAKE_SECOND
     check_hello(theirs)
     sock.settimeout(timeout)
     sock.sendall(mine)
-    check_proof(client_proof(secret, theirs, mine), _read_exactly(sock, PROOF_BYTES, deadline))
-    sock.sendall(server_proof(secret, theirs, mine))
+    check_proof(client_proof(secret, theirs, mine, purpose), _read_exactly(sock, PROOF_BYTES, deadline))
+    sock.sendall(server_proof(secret, theirs, mine, purpose))
     sock.settimeout(before)
     return session_key(secret, theirs, mine)
 

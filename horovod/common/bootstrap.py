@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From "I am rank 3 of 8, the store is over there" to a started engine.
+
+1. Every rank listens, and puts a card (address, host, version, ...) into the job's store.
+2. Rank 0 collects the cards, checks that they fit together, and publishes them as one table.
+3. The first rank of each host hands the host's shared memory to the others (local.py).
+4. Every rank opens the links the engine planned (links.py); when all have, the engines start.
+
+The store fails all waiting ranks at once when one of them dies, so nobody waits in vain. A world of one does
+none of this: no sockets, no store.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import time
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+from horovod.common import _native, config, constants, links, local
+from horovod.common._native import Link, World
+from horovod.common.auth import AuthenticationError
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.links import Acceptor, Tag
+from horovod.version import __version__
+
+_generation = 0  # how often this process has joined a world; keeps the store's keys of two starts apart
+
+LOCALHOST = "127.0.0.1"
+
+
+class Place:
+    """What a started rank remembers about its world, to open further links later."""
+
+    def __init__(self, rank: int, table: List[Dict[str, Any]], secret: bytes) -> None:
+        self.rank = rank
+        self.size = len(table)
+        self.secret = secret
+        self.address: str = table[rank]["address"]
+        keys = [card["host_key"] for card in table]
+        order = list(dict.fromkeys(keys))  # hosts in order of their first rank
+        self.host_of_rank = [order.index(key) for key in keys]
+        first = [keys.index(key) for key in order]
+        self.host_names = _distinct([str(table[r]["host"]) for r in first])
+        mine = self.host_of_rank[rank]
+        self.local_ranks = [r for r in range(self.size) if self.host_of_rank[r] == mine]
+
+    @property
+    def n_hosts(self) -> int:
+        """Number of hosts in the world."""
+        return len(self.host_names)
+
+    def describe(self, rank: int) -> str:
+        """For errors: "rank 3 on node7"."""
+        return f"rank {rank} on {self.host_names[self.host_of_rank[rank]]}"
+
+    def world(self, memory: Optional[local.SharedMemory] = None) -> World:
+        """The engine's view."""
+        doorbells = None
+        if memory is not None:
+            doorbells = (ctypes.c_int32 * len(memory.doorbells))(*memory.doorbells)
+        return World(
+            ctypes.sizeof(World),
+            self.rank,
+            self.size,
+            self.n_hosts,
+            (ctypes.c_int32 * self.size)(*self.host_of_rank),
+            (ctypes.c_char_p * self.n_hosts)(*[name.encode() for name in self.host_names]),
+            memory.shm_fd if memory is not None else -1,
+            doorbells,
+        )
+
+    def plan(self, members: Sequence[int], process_set: int) -> List[Link]:
+        """The links this rank needs for a process set."""
+        lib, world = _native.lib(), self.world()
+        ranks = (ctypes.c_int32 * max(len(members), 1))(*members)
+        count = lib.hvd_plan_links(world, ranks, len(members), process_set, None, 0)
+        if count < 0:
+            raise HorovodInternalError(_native.last_error())
+        planned = (Link * max(count, 1))()
+        lib.hvd_plan_links(world, ranks, len(members), process_set, planned, count)
+        return list(planned)[:count]
+
+
+def alone(host: str) -> Place:
+    """The world of one process."""
+    return Place(0, [{"address": LOCALHOST, "host": host, "host_key": host}], b"")
+
+
+def start(identity: Any, card: Dict[str, Any]) -> Place:
+    """Joins the world the identity describes and starts the engine.
+
+    Args:
+        identity: horovod.runner.identity.Identity.
+        card: further facts that must be equal on all ranks, e.g. {"process_sets": [[0, 1]]}.
+
+    Raises:
+        HorovodInternalError: a rank is missing, died, or does not fit; the text names it.
+    """
+    global _generation
+    _generation += 1
+    if identity.size == 1:
+        place = alone(identity.host)
+        _start_engine(place, None, [])
+        return place
+    timeout = float(config.get("gloo_timeout_seconds"))
+    try:
+        store = identity.open_store(timeout)
+    except RuntimeError as error:
+        raise HorovodInternalError(f"rank {identity.rank} on {identity.host} could not join: {error}") from error
+    try:
+        place = _join(identity, store, card, f"init/{_generation}", timeout)
+        store.done()
+        return place
+    except (RuntimeError, OSError) as error:
+        text = f"rank {identity.rank} on {identity.host} could not start: {error}"
+        _tell(store, text)
+        raise HorovodInternalError(text) from error
+    except BaseException as error:
+        _tell(store, f"rank {identity.rank} on {identity.host} gave up during init: {error!r}")
+        raise
+    finally:
+        store.close()
+
+
+def _tell(store: Any, text: str) -> None:
+    """Lets the others fail with the first reason rather than with a timeout of their own."""
+    try:
+        store.fail(text)
+    except (RuntimeError, OSError):
+        pass
+
+
+def _join(identity: Any, store: Any, card: Dict[str, Any], scope: str, timeout: float) -> Place:
+    deadline = time.monotonic() + timeout
+    secret = store.secret
+    listener = links.listen(_my_address(store.address, store.port))
+    acceptor = Acceptor(listener, secret, set())
+    opened: List[socket.socket] = []
+    memory: Optional[local.SharedMemory] = None
+    try:
+        table = _exchange_cards(identity, store, dict(card, **_card(identity, listener)), scope, timeout)
+        place = Place(identity.rank, table, secret)
+        planned = place.plan(range(place.size), 0)
+        acceptor.expect(_tags_to_accept(place, planned))
+
+        def check() -> None:
+            _check_store(store, scope)
+
+        if len(place.local_ranks) > 1:
+            host = place.host_of_rank[place.rank]
+            memory = local.share(
+                secret, f"{store.port} {scope} {host} {table[0]['nonce']}", place.rank, place.local_ranks,
+                deadline, check,
+            )  # fmt: skip
+        addresses = [(card["address"], card["port"]) for card in table]
+        ready = open_links(place, planned, addresses, acceptor, deadline, check, opened)
+        _all_linked(identity, store, scope, deadline)
+        taken, memory = memory, None  # the engine owns the descriptors from here, whatever it answers
+        for sock in opened:
+            sock.detach()
+        opened.clear()
+        _start_engine(place, taken, ready)
+        return place
+    finally:
+        acceptor.close()
+        for sock in opened:
+            sock.close()
+        if memory is not None:
+            memory.close()
+
+
+def _card(identity: Any, listener: socket.socket) -> Dict[str, Any]:
+    address, port = links.addresses_of(listener)
+    return {
+        "rank": identity.rank,
+        "size": identity.size,
+        "address": address,
+        "port": port,
+        "host": identity.host,
+        "host_key": local.host_key(identity.host),
+        "version": __version__,
+        "pid": os.getpid(),
+        "nonce": os.urandom(8).hex(),
+    }
+
+
+def _exchange_cards(
+    identity: Any, store: Any, mine: Dict[str, Any], scope: str, timeout: float
+) -> List[Dict[str, Any]]:
+    store.set(f"{scope}/card/{identity.rank}", json.dumps(mine).encode())
+    if identity.rank == 0:
+        cards = [json.loads(store.get(f"{scope}/card/{r}", timeout)) for r in range(identity.size)]
+        problem = _misfit(cards)
+        if problem:
+            raise HorovodInternalError(problem)
+        store.set(f"{scope}/table", json.dumps(cards).encode())
+        return cards
+    table: List[Dict[str, Any]] = json.loads(store.get(f"{scope}/table", timeout))
+    return table
+
+
+def _misfit(cards: List[Dict[str, Any]]) -> str:
+    """What does not fit between the ranks, or ""."""
+    first = cards[0]
+    for card in cards:
+        who = f"rank {card['rank']} on {card['host']}"
+        if card["version"] != first["version"]:
+            return (
+                f"{who} runs Horovod {card['version']} but rank 0 on {first['host']} runs {first['version']}: "
+                "install the same version everywhere"
+            )
+        if card["size"] != first["size"]:
+            return f"{who} believes in {card['size']} ranks, rank 0 on {first['host']} in {first['size']}"
+        ours, theirs = first.get("process_sets"), card.get("process_sets")
+        if ours != theirs:
+            return (
+                f"mismatching process sets: {who} passed {theirs} to hvd.init(), rank 0 on {first['host']} "
+                f"passed {ours}; all ranks must pass the same list in the same order"
+            )
+    return ""
+
+
+def _all_linked(identity: Any, store: Any, scope: str, deadline: float) -> None:
+    """A barrier through the store, so that a rank which dies before its links are up fails the others."""
+    store.set(f"{scope}/linked/{identity.rank}", b"1")
+    if identity.rank == 0:
+        for r in range(identity.size):
+            store.get(f"{scope}/linked/{r}", max(deadline - time.monotonic(), 1.0))
+        store.set(f"{scope}/go", b"1")
+    else:
+        store.get(f"{scope}/go", max(deadline - time.monotonic(), 1.0))
+
+
+def _check_store(store: Any, scope: str) -> None:
+    """Raises if the job has failed; "go" cannot be there yet, so a timeout means all is well."""
+    from horovod.runner.store import StoreTimeout
+
+    try:
+        store.get(f"{scope}/go", 0.0)
+    except StoreTimeout:
+        pass
+
+
+def _my_address(store_address: str, store_port: int) -> str:
+    """The address other ranks can reach this one at: the chosen interface's, or the one that leads to the store."""
+    interface = config.get("gloo_iface")
+    if interface:
+        return _interface_address(interface)
+    family = socket.AF_INET6 if ":" in store_address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends nothing
+        probe.connect((store_address, store_port or 9))
+        return str(probe.getsockname()[0])
+
+
+def _interface_address(interface: str) -> str:
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            packed = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", interface[:15].encode()))  # SIOCGIFADDR
+        except OSError as error:
+            names = ", ".join(name for _, name in socket.if_nameindex())
+            raise RuntimeError(f"HOROVOD_GLOO_IFACE={interface}: {error.strerror}; this host has {names}") from error
+    return socket.inet_ntoa(packed[20:24])
+
+
+# ------------------------------------------------------------------------------------------- links --
+
+
+def _tag_of(place: Place, link: Link) -> Tag:
+    """Both ends name a link by the side that dials it; a DATA_OUT here is a DATA_IN there."""
+    kind = link.kind
+    if not link.dial and kind in (constants.LINK_DATA_OUT, constants.LINK_DATA_IN):
+        kind = constants.LINK_DATA_IN if kind == constants.LINK_DATA_OUT else constants.LINK_DATA_OUT
+    ends = (place.rank, link.peer) if link.dial else (link.peer, place.rank)
+    return Tag(kind, link.process_set, link.hop, *ends)
+
+
+def _tags_to_accept(place: Place, planned: Sequence[Link]) -> Set[Tag]:
+    return {_tag_of(place, link) for link in planned if not link.dial}
+
+
+def open_links(
+    place: Place,
+    planned: Sequence[Link],
+    addresses: Sequence[Tuple[str, int]],
+    acceptor: Acceptor,
+    deadline: float,
+    check: Any,
+    opened: List[socket.socket],
+) -> List[Link]:
+    """Dials and accepts all planned links; returns them with open descriptors.
+
+    Args:
+        addresses: every rank's listener.
+        acceptor: already expecting the links to accept.
+        check: called now and then; raises when the job has failed.
+        opened: receives the sockets, so that the caller can close them if something fails later.
+    """
+    sockets: Dict[Tag, socket.socket] = {}
+    for link in planned:
+        if link.dial:
+            tag = _tag_of(place, link)
+            address, port = addresses[link.peer]
+            try:
+                sockets[tag] = links.dial(address, port, place.secret, tag, deadline)
+            except (OSError, AuthenticationError) as error:
+                check()  # if the peer died, the store's reason is better than ours
+                raise HorovodInternalError(
+                    f"could not connect to {place.describe(link.peer)} at {address}:{port}: {error}. "
+                    "Does a firewall between the hosts block it?"
+                ) from error
+            opened.append(sockets[tag])
+    while not acceptor.wait(0.2):
+        check()
+        if time.monotonic() > deadline:
+            late = sorted({tag.from_rank for tag in acceptor.missing()})
+            who = ", ".join(place.describe(rank) for rank in late)
+            raise HorovodInternalError(f"no connection from {who} within the time limit")
+    accepted = acceptor.take()
+    opened.extend(accepted.values())
+    sockets.update(accepted)
+    ready = []
+    for link in planned:
+        sock = sockets[_tag_of(place, link)]
+        sock.settimeout(None)
+        ready.append(Link(link.kind, link.peer, link.process_set, link.hop, link.dial, sock.fileno()))
+    return ready
+
+
+def _start_engine(place: Place, memory: Optional[local.SharedMemory], ready: Sequence[Link]) -> None:
+    lib = _native.lib()
+    for name, value in config.engine_settings().items():
+        lib.hvd_configure(name.encode(), value.encode())
+    opened = (Link * max(len(ready), 1))(*ready)
+    if lib.hvd_start(place.world(memory), opened, len(ready)) != constants.OK:
+        raise HorovodInternalError(f"{place.describe(place.rank)}: {_native.last_error()}")

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a job: one table from which everything else follows.
+
+A row gives a setting's environment variable, its `horovodrun` flag, its place in the YAML file of
+`--config-file`, its `horovod.run` argument (the flag's name with underscores) and its text. All four ways mean
+the same: they end as the environment variable of the workers, which `hvd.init()` hands to the engine. The
+reference in docs/settings.md is generated from this table by scripts/generate_settings.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+MEBIBYTE = 1 << 20
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row.
+
+    Attributes:
+        name: its name for the engine and in this package, e.g. "fusion_threshold".
+        env: environment variable.
+        type: int, float, str or bool; the type of the environment variable's value.
+        default: value when nobody sets it.
+        help: what it does, for `--help` and the reference.
+        section: heading in the reference; also the YAML section when `yaml` is given.
+        flag: launcher flag, "" for none. Boolean settings have a "--no-" twin.
+        yaml: key inside the YAML section, "" for none.
+        scale: the flag's unit, in units of the variable (a flag in MiB for a variable in bytes).
+        inverted: "" or "flag", "yaml", "flag yaml": where a boolean is written the other way round.
+        choices: allowed texts.
+        minimum, maximum: allowed range of the flag's value.
+        needs: exported by the launcher only when that other setting is on.
+        engine: handed to the engine at init.
+    """
+
+    name: str
+    env: str
+    type: type
+    default: Any
+    help: str
+    section: str
+    flag: str = ""
+    yaml: str = ""
+    scale: int = 1
+    inverted: str = ""
+    choices: Tuple[str, ...] = ()
+    minimum: Optional[float] = None
+    maximum: Optional[float] = None
+    needs: str = ""
+    engine: bool = True
+
+    @property
+    def dest(self) -> str:
+        """Attribute of the parsed arguments, and keyword of `horovod.run`."""
+        if self.flag == "--log-without-timestamp":
+            return "log_with_timestamp"  # the group of log flags is known by its positive name
+        return self.flag.lstrip("-").replace("-", "_")
+
+    def parse(self, text: str) -> Any:
+        """The value of the environment variable's text. A number that is none counts as 0, as in C."""
+        if self.type is str:
+            return text
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0.0
+        return number > 0 if self.type is bool else self.type(number)
+
+    def text(self, value: Any) -> str:
+        """The environment variable's text of a value."""
+        return ("1" if value else "0") if self.type is bool else str(value)
+
+    def from_flag(self, value: Any) -> Any:
+        """The variable's value from the flag's (or keyword's), checked."""
+        return self._from_outside(value, "flag" in self.inverted.split(), self.dest)
+
+    def from_yaml(self, value: Any) -> Any:
+        """The variable's value from the YAML file's, checked."""
+        return self._from_outside(value, "yaml" in self.inverted.split(), f"{self.section}.{self.yaml}")
+
+    def _from_outside(self, value: Any, inverted: bool, shown: str) -> Any:
+        if self.type is bool:
+            return bool(value) != inverted
+        if self.type is str:
+            return self._checked_choice(str(value), shown)
+        if self.minimum is not None and self.maximum is not None:
+            if not self.minimum <= value <= self.maximum:
+                raise ValueError(f"{shown}={value} must be in [{self.minimum:g}, {self.maximum:g}]")
+        elif self.minimum is not None and value < self.minimum:
+            raise ValueError(f"{shown}={value} must be >= {self.minimum:g}")
+        return self.type(value * self.scale)
+
+    def _checked_choice(self, value: str, shown: str) -> str:
+        if self.choices and value.upper() not in self.choices:
+            raise ValueError(f"{shown}={value} must be one of {', '.join(self.choices)}")
+        return value
+
+
+# fmt: off
+SETTINGS: Tuple[Setting, ...] = (
+    Setting("fusion_threshold", "HOROVOD_FUSION_THRESHOLD", int, 128 * MEBIBYTE,
+            "Tensors that are ready together are reduced together up to this many bytes; 0 reduces each alone.",
+            "params", "--fusion-threshold-mb", "fusion_threshold_mb", scale=MEBIBYTE, minimum=0),
+    Setting("cycle_time_ms", "HOROVOD_CYCLE_TIME", float, 0.0,
+            "Minimum time in milliseconds between two batches. The engine works without a cycle; set this only "
+            "to trade latency for larger batches.",
+            "params", "--cycle-time-ms", "cycle_time_ms", minimum=0),
+    Setting("cache_capacity", "HOROVOD_CACHE_CAPACITY", int, 1024,
+            "How many tensor descriptions each rank remembers, to send a number instead of a description; 0 "
+            "turns the cache off.",
+            "params", "--cache-capacity", "cache_capacity", minimum=0),
+    Setting("hierarchical_allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", bool, False,
+            "Accepted for compatibility: reductions over several hosts are always hierarchical.",
+            "params", "--hierarchical-allreduce", "hierarchical_allreduce", engine=False),
+    Setting("hierarchical_allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", bool, False,
+            "Accepted for compatibility: gathers over several hosts are always hierarchical.",
+            "params", "--hierarchical-allgather", "hierarchical_allgather", engine=False),
+    Setting("torus_allreduce", "HOROVOD_TORUS_ALLREDUCE", bool, False,
+            "Accepted for compatibility: reductions over several hosts already use every column of ranks.",
+            "params", "--torus-allreduce", "torus_allreduce", engine=False),
+    Setting("disable_group_fusion", "HOROVOD_DISABLE_GROUP_FUSION", bool, False,
+            "Reduce the tensors of a grouped operation only with each other.", "params"),
+    Setting("autotune", "HOROVOD_AUTOTUNE", bool, False,
+            "Search for the fusion threshold and cycle time that move the most bytes a second.",
+            "autotune", "--autotune", "enabled", engine=False),
+    Setting("autotune_log", "HOROVOD_AUTOTUNE_LOG", str, "",
+            "File for the values tried and their scores, written by rank 0.",
+            "autotune", "--autotune-log-file", "log_file", needs="autotune", engine=False),
+    Setting("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", int, 3,
+            "Samples to discard before tuning.",
+            "autotune", "--autotune-warmup-samples", "warmup_samples", minimum=0, needs="autotune", engine=False),
+    Setting("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", int, 10,
+            "Steps in one sample.",
+            "autotune", "--autotune-steps-per-sample", "steps_per_sample", minimum=0, needs="autotune", engine=False),
+    Setting("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", int, 20,
+            "Most samples to take.",
+            "autotune", "--autotune-bayes-opt-max-samples", "bayes_opt_max_samples", minimum=0,
+            needs="autotune", engine=False),
+    Setting("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", float, 0.8,
+            "How noisy the samples are taken to be, from 0 to 1.",
+            "autotune", "--autotune-gaussian-process-noise", "gaussian_process_noise", minimum=0, maximum=1,
+            needs="autotune", engine=False),
+    Setting("timeline", "HOROVOD_TIMELINE", str, "",
+            "File for a Chrome trace of every tensor, written by rank 0; DYNAMIC waits for hvd.start_timeline.",
+            "timeline", "--timeline-filename", "filename"),
+    Setting("timeline_mark_cycles", "HOROVOD_TIMELINE_MARK_CYCLES", bool, False,
+            "Mark in the timeline where each batch starts.",
+            "timeline", "--timeline-mark-cycles", "mark_cycles", needs="timeline"),
+    Setting("stall_check_disable", "HOROVOD_STALL_CHECK_DISABLE", bool, False,
+            "Do not watch for tensors that some ranks submitted and others did not.",
+            "stall_check", "--no-stall-check", "enabled", inverted="yaml"),
+    Setting("stall_check_time", "HOROVOD_STALL_CHECK_TIME_SECONDS", float, 60,
+            "Warn when a tensor has waited this long for some ranks; the warning names them.",
+            "stall_check", "--stall-check-warning-time-seconds", "warning_time_seconds", minimum=0),
+    Setting("stall_shutdown_time", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", float, 0,
+            "Fail the job when a tensor has waited this long; 0 waits for ever.",
+            "stall_check", "--stall-check-shutdown-time-seconds", "shutdown_time_seconds", minimum=0),
+    Setting("mpi_threads_disable", "HOROVOD_MPI_THREADS_DISABLE", bool, False,
+            "Use MPI without its support for threads.",
+            "library_options", "--mpi-threads-disable", "mpi_threads_disable", engine=False),
+    Setting("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", int, 1,
+            "Number of NCCL streams on a GPU.",
+            "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=0, engine=False),
+    Setting("thread_affinity", "HOROVOD_THREAD_AFFINITY", str, "",
+            "Cores for the engine's thread: a comma list, one entry for each rank of the host.",
+            "library_options", "--thread-affinity", "thread_affinity"),
+    Setting("gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", int, 30,
+            "How long hvd.init() waits for the other ranks.",
+            "library_options", "--gloo-timeout-seconds", "gloo_timeout_seconds", minimum=0, engine=False),
+    Setting("gloo_iface", "HOROVOD_GLOO_IFACE", str, "",
+            "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to the "
+            "launcher.", "library_options", engine=False),
+    Setting("adasum_chunk_size", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", int, 1 << 30,
+            "Accepted for compatibility: Adasum needs no chunks.", "library_options", engine=False),
+    Setting("dynamic_process_sets", "HOROVOD_DYNAMIC_PROCESS_SETS", bool, False,
+            "Allow hvd.add_process_set and hvd.remove_process_set after hvd.init().",
+            "process_sets", engine=False),
+    Setting("controller", "HOROVOD_CONTROLLER", str, "",
+            "Who carries the control messages: gloo (this package's own sockets, the default) or mpi (started by "
+            "mpirun).", "library_options", engine=False),
+    Setting("cpu_operations", "HOROVOD_CPU_OPERATIONS", str, "",
+            "Who carries the data between hosts: gloo (this package's own sockets, the default) or mpi.",
+            "library_options"),
+    Setting("shm_slot_bytes", "HOROVOD_SHM_SLOT_BYTES", int, 1 << 20,
+            "Size of one staging buffer of a rank in the host's shared memory, in bytes.", "tuning"),
+    Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
+            "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of ranks "
+            "and cores of the host.", "tuning"),
+    Setting("log_level", "HOROVOD_LOG_LEVEL", str, "warning",
+            "Least important message to print: trace, debug, info, warning, error or fatal.",
+            "logging", "--log-level", "level", choices=LOG_LEVELS),
+    Setting("log_hide_time", "HOROVOD_LOG_HIDE_TIME", bool, False,
+            "Print log messages without the time.",
+            "logging", "--log-without-timestamp", "with_timestamp", inverted="flag yaml"),
+    Setting("start_timeout", "HOROVOD_START_TIMEOUT", int, 30,
+            "How long the launcher waits for all ranks to start, in seconds.",
+            "launcher", "--start-timeout", minimum=0, engine=False),
+    Setting("elastic_timeout", "HOROVOD_ELASTIC_TIMEOUT", int, 600,
+            "How long an elastic job waits for enough hosts, in seconds.",
+            "launcher", "--elastic-timeout", minimum=0, engine=False),
+)
+# fmt: on
+BY_NAME: Dict[str, Setting] = {s.name: s for s in SETTINGS}
+BY_DEST: Dict[str, Setting] = {s.dest: s for s in SETTINGS if s.flag}
+
+
+def get(name: str, environ: Optional[Mapping[str, str]] = None) -> Any:
+    """The value of a setting in this process: its environment variable's, or the default."""
+    setting = BY_NAME[name]
+    text = (os.environ if environ is None else environ).get(setting.env)
+    return setting.default if text is None else setting.parse(text)
+
+
+def engine_settings(environ: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+    """What the engine is told at init: name -> text, for all settings it knows."""
+    return {s.name: s.text(get(s.name, environ)) for s in SETTINGS if s.engine}
+
+
+def env_of(values: Mapping[str, Any]) -> Dict[str, str]:
+    """The workers' environment variables from flag-named values, None meaning "not given".
+
+    Takes `vars(parsed_arguments)` or the keyword arguments of `horovod.run`; other keys are ignored.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+    given = {s.name: s.from_flag(values[d]) for d, s in BY_DEST.items() if values.get(d) is not None}
+    given = {n: v for n, v in given.items() if BY_NAME[n].section != "launcher"}
+    return _exported(given)
+
+
+def flags_of_yaml(document: Mapping[str, Any]) -> Dict[str, Any]:
+    """Flag-named values from the `--config-file` document; a flag given on the command line wins over these."""
+    values: Dict[str, Any] = {}
+    for setting in SETTINGS:
+        section = document.get(setting.section)
+        if not setting.yaml or not isinstance(section, Mapping):
+            continue
+        if setting.yaml in section and section[setting.yaml] is not None:
+            value = section[setting.yaml]
+            if setting.type is bool:  # both sides may be inverted; the flag wants its own sense
+                value = setting.from_yaml(value) != ("flag" in setting.inverted.split())
+            values[setting.dest] = value
+    return values
+
+
+def _exported(given: Mapping[str, Any]) -> Dict[str, str]:
+    env: Dict[str, str] = {}
+    for name, value in given.items():
+        setting = BY_NAME[name]
+        if setting.needs and not given.get(setting.needs):
+            continue
+        if name == "autotune" and not value:
+            continue
+        env[setting.env] = setting.text(value)
+    return env
+
+
+def add_arguments(parser: argparse.ArgumentParser, skip: Iterable[str] = ()) -> None:
+    """Adds the table's flags to a parser, in a group for each section; `skip` names settings to leave out."""
+    skipped = set(skip)
+    sections: Dict[str, List[Setting]] = {}
+    for setting in SETTINGS:
+        if setting.flag and setting.section != "launcher" and setting.name not in skipped:
+            sections.setdefault(setting.section, []).append(setting)
+    for section, settings in sections.items():
+        group = parser.add_argument_group(f"{section.replace('_', ' ')} arguments")
+        for setting in settings:
+            add_argument(group, setting)
+
+
+def add_argument(container: Any, setting: Setting) -> None:
+    """Adds one setting's flag, and its opposite if it is boolean, to a parser or group."""
+    text = setting.help.replace("%", "%%")
+    if setting.type is not bool:
+        kind = int if setting.scale != 1 else setting.type
+        choices = setting.choices or None
+        container.add_argument(
+            setting.flag, dest=setting.dest, type=kind, default=None, choices=choices, help=text
+        )
+        return
+    positive = "flag" not in setting.inverted.split()
+    opposite = _opposite(setting.flag)
+    pair = container.add_mutually_exclusive_group()
+    pair.add_argument(
+        setting.flag, dest=setting.dest, action="store_const", const=positive, default=None, help=text
+    )
+    shown = "" if "allreduce" in setting.name or "allgather" in setting.name else argparse.SUPPRESS
+    pair.add_argument(
+        opposite, dest=setting.dest, action="store_const", const=not positive, help=shown or f"Not {setting.flag}."
+    )
+
+
+def _opposite(flag: str) -> str:
+    if flag == "--log-without-timestamp":
+        return "--log-with-timestamp"
+    return "--" + flag[5:] if flag.startswith("--no-") else "--no-" + flag[2:]
