@@ -59,6 +59,11 @@ class StoreClient:
         self._sock: Optional[socket.socket] = None
         self._open(timeout)
 
+    @property
+    def secret(self) -> bytes:
+        """The job's secret, which the links between ranks prove too."""
+        return self._secret
+
     def set(self, key: str, value: bytes) -> None:
         """Puts a value on the board (replacing an earlier one)."""
         self._ask(wire.SET, key, value)

@@ -91,8 +91,11 @@ class Workers:
             waiter.join(_LINGER_SECONDS + 1.0)
 
     def close(self) -> None:
-        """Stops guarding; call when all workers have ended."""
-        self._relay.join(_LINGER_SECONDS + 1.0) if self._relay.ident else None
+        """Delivers the rest of the output and stops guarding; call when all workers have ended."""
+        if self._relay.ident is not None:
+            self._relay.join()
+        for waiter in self._waiters:
+            waiter.join()
         if self._watchdog.stdin is not None:
             try:
                 self._watchdog.stdin.write(b"bye\n")
@@ -101,6 +104,7 @@ class Workers:
                 pass
         self._watchdog.wait()
         os.close(self._wake_write)
+        os.close(self._wake_read)
 
     # ------------------------------------------------------------------------------------- private
 
@@ -134,25 +138,25 @@ class Workers:
             process.stdin.close()
 
     def _wait_one(self, rank: int) -> None:
-        process = self._processes[rank]
-        code = process.wait()
-        deadline = time.monotonic() + _LINGER_SECONDS
+        code = self._processes[rank].wait()
+        now = time.monotonic()
         with self._lock:
-            self._ended[rank] = deadline
+            self._ended[rank] = now + _LINGER_SECONDS
         os.write(self._wake_write, b"x")
-        while self._open[rank] and time.monotonic() < deadline + 0.5:
-            time.sleep(0.005)  # the relay thread is draining what is left in the pipes
+        # Deliver what it printed first; a failure must not wait for a blocked terminal, though.
+        while self._open[rank] and (code == 0 or time.monotonic() < now + 2 * _LINGER_SECONDS):
+            time.sleep(0.005)
         self._on_exit(rank, 128 - code if code < 0 else code)
 
     def _relay_output(self) -> None:
         while any(self._open.values()):
-            wait = 0.2 if self._ended else None
-            for key, _ in self._selector.select(wait):
+            for key, _ in self._selector.select(0.2 if self._ended else None):
                 if key.data is None:
                     os.read(self._wake_read, 4096)
                 else:
                     self._relay_one(key)
-            self._drop_lingering()
+            if self._ended:
+                self._drop_lingering()
         self._selector.close()
 
     def _relay_one(self, key: selectors.SelectorKey) -> None:
@@ -163,9 +167,11 @@ class Workers:
             self._close_stream(key)
 
     def _drop_lingering(self) -> None:
+        """Gives up streams that a dead worker's children hold open without printing anything."""
         now = time.monotonic()
+        readable = {key.fd for key, _ in self._selector.select(0)}
         for key in list(self._selector.get_map().values()):
-            if key.data is not None and self._ended.get(key.data[0], now) < now:
+            if key.data is not None and key.fd not in readable and self._ended.get(key.data[0], now) < now:
                 self._on_output(key.data[0], key.data[1], b"")
                 self._close_stream(key)
 

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.run: call a Python function on every rank of a job and get the results back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+if TYPE_CHECKING:
+    from horovod.runner.job import JobFailed, JobSettings
+    from horovod.runner.store_server import StoreServer
+
+
+class RemoteTraceback(Exception):
+    """Carries the traceback of the rank where the exception happened; the cause of what run() raises."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return "\n" + self.text
+
+
+def run(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Optional[Dict[str, Any]] = None,
+    num_proc: int = 1,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    slots: Optional[int] = None,
+    reset_limit: Optional[int] = None,
+    cooldown_range: Optional[Tuple[int, int]] = None,
+    hosts: Optional[str] = None,
+    hostfile: Optional[str] = None,
+    host_discovery_script: Optional[str] = None,
+    start_timeout: Optional[int] = None,
+    ssh_port: Optional[int] = None,
+    ssh_identity_file: Optional[str] = None,
+    disable_cache: Optional[bool] = None,
+    output_filename: Optional[str] = None,
+    verbose: Optional[int] = None,
+    use_gloo: Optional[bool] = None,
+    use_mpi: Optional[bool] = None,
+    mpi_args: Optional[str] = None,
+    network_interface: Optional[str] = None,
+    network_interfaces: Optional[Sequence[str]] = None,
+    executable: Optional[str] = None,
+    np: Optional[int] = None,
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+) -> List[Any]:
+    """Calls func(*args, **kwargs) on every rank and returns the results in rank order.
+
+    func:        any function, closure or lambda (sent with cloudpickle). It calls hvd.init() itself.
+    num_proc:    number of ranks (np is the older name).
+    hosts:       "a:2,b:2", or hostfile; default: all ranks on this machine.
+    start_timeout, ssh_port, ssh_identity_file, network_interfaces, output_filename, verbose:
+                 as the options of horovodrun.
+    executable:  the Python of the workers; default this one.
+    env:         environment of the workers; default this process's.
+    min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script:
+                 elastic jobs.
+
+    If func raises on a rank, the exception is raised here, with the remote traceback as its cause, and the
+    other ranks are ended. A rank that dies otherwise raises RuntimeError with its host, exit code and last lines.
+    """
+    num_proc = _renamed("np", np, "num_proc", num_proc)
+    min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
+    max_num_proc = _renamed("max_np", max_np, "max_num_proc", max_num_proc)
+    if network_interface:
+        warnings.warn("network_interface is deprecated, use network_interfaces instead", DeprecationWarning, stacklevel=2)
+        network_interfaces = network_interface.split(",")
+    if hosts is not None and hostfile is not None:
+        raise ValueError("Argument hosts and hostfile only allow one provided.")
+    if use_gloo and use_mpi:
+        raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
+    if host_discovery_script is not None or min_num_proc is not None:
+        from horovod.runner.elastic_gap import refuse_elastic
+
+        refuse_elastic()
+
+    from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
+    from horovod.runner.job import JobSettings
+
+    if hostfile is not None:
+        hosts = parse_host_files(hostfile)
+    settings = JobSettings(
+        command=[executable or sys.executable, "-m", "horovod.runner.run_task"],
+        num_proc=num_proc,
+        hosts=parse_hosts(hosts) if hosts else [HostInfo("localhost", num_proc)],
+        env=_importable(dict(os.environ if env is None else env)),
+        ssh_port=ssh_port,
+        ssh_identity_file=ssh_identity_file,
+        start_timeout=float(start_timeout or os.environ.get("HOROVOD_START_TIMEOUT", 30)),
+        nics=list(network_interfaces) if network_interfaces else None,
+        output_filename=output_filename,
+        verbose=int(verbose or 0),
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+    )
+    payload = _pickle((func, tuple(args), dict(kwargs or {})))
+    if use_mpi:
+        from horovod.runner.mpi_run import run_function_with_mpi
+
+        return run_function_with_mpi(settings, payload, mpi_args)
+    return run_job(settings, payload)
+
+
+def run_job(settings: "JobSettings", payload: bytes) -> List[Any]:
+    """Runs a pickled (function, args, kwargs) on every rank of a job."""
+    from horovod.runner.job import Job, JobFailed
+    from horovod.runner.run_task import FUNCTION
+
+    job = Job(settings, prepare=lambda store: store.set(FUNCTION, payload))
+    try:
+        job.run()
+    except JobFailed as failure:
+        if job.store is not None:
+            raise_remote_error(failure, job.store)
+        raise
+    assert job.store is not None
+    return collect_results(job.store, settings.num_proc)
+
+
+def collect_results(store: "StoreServer", size: int) -> List[Any]:
+    """The return values that the ranks left in the store, in rank order."""
+    import cloudpickle
+
+    from horovod.runner.run_task import RESULT
+
+    results = []
+    for rank in range(size):
+        value = store.pop(RESULT.format(rank))
+        if value is None:
+            raise RuntimeError(f"rank {rank} ended without returning a result (did the function exit?)")
+        results.append(cloudpickle.loads(value))
+    return results
+
+
+def raise_remote_error(failure: "JobFailed", store: "StoreServer") -> None:
+    """Raises the exception of the failed rank, if it left one."""
+    import cloudpickle
+
+    from horovod.runner.run_task import ERROR
+
+    left = store.pop(ERROR.format(failure.first.rank))
+    if left is None:
+        return
+    error, text = cloudpickle.loads(left)
+    heading = f"rank {failure.first.rank} on host {failure.first.host} raised:\n\n{text}"
+    if isinstance(error, BaseException):
+        raise error from RemoteTraceback(heading)
+    raise RuntimeError(heading) from failure
+
+
+def _pickle(obj: Any) -> bytes:
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(obj))
+    except Exception as error:
+        raise ValueError(
+            f"cannot send the function to the workers: {error}. Open files, locks and sockets cannot travel: "
+            "create them inside the function"
+        ) from error
+
+
+def _importable(env: Dict[str, str]) -> Dict[str, str]:
+    """Lets workers import what the caller can: its sys.path, as multiprocessing does."""
+    here = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]
+    before = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    standard = (sys.prefix, sys.base_prefix)
+    extra = [entry for entry in here if not entry.startswith(standard) and entry not in before]
+    if before or extra:
+        env["PYTHONPATH"] = os.pathsep.join(before + extra)
+    return env
+
+
+def _renamed(old: str, old_value: Any, new: str, new_value: Any) -> Any:
+    if old_value is None:
+        return new_value
+    # np= is what every example of the last eight years says; it stays quiet.
+    if old != "np":
+        warnings.warn(f"{old} is deprecated, use {new} instead", DeprecationWarning, stacklevel=3)
+    return old_value
