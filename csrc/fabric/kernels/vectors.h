@@ -89,7 +89,8 @@ using Halves = Vec<uint16_t, kWidth / 2>;
 
 HVD_INLINE Floats as_floats(Words w) { return (Floats)w; }
 HVD_INLINE Words as_words(Floats f) { return (Words)f; }
-HVD_INLINE Words pick(Words mask, Words yes, Words no) { return (mask & yes) | (~mask & no); }
+using Mask = Vec<int32_t>;  // what a comparison gives
+HVD_INLINE Words pick(Mask mask, Words yes, Words no) { return mask ? yes : no; }
 HVD_INLINE Words all(uint32_t value) { return Words{} + value; }
 
 // ---- bfloat16: the upper half of a float32 ----
@@ -100,7 +101,7 @@ HVD_INLINE Halves narrow_bf16(Floats f) {
   const Words bits = as_words(f);
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // nearest, ties to even
   const Words quiet = (bits >> 16) | 0x40u;
-  return __builtin_convertvector(pick((Words)(f != f), quiet, rounded), Halves);
+  return __builtin_convertvector(pick((Mask)(f != f), quiet, rounded), Halves);
 }
 
 // ---- float16 ----
@@ -132,8 +133,8 @@ HVD_INLINE Floats widen_f16(Halves h) {
   const Words tiny = all((127u - 14u) << 23);
   const Words subnormal = as_words(as_floats(tiny + magnitude) - as_floats(tiny));
   const Words exponent = magnitude & 0x0f800000u;
-  Words out = pick((Words)(exponent == all(0)), subnormal, normal);
-  out = pick((Words)(exponent == all(0x0f800000u)), special, out);
+  Words out = pick((Mask)(exponent == all(0)), subnormal, normal);
+  out = pick((Mask)(exponent == all(0x0f800000u)), special, out);
   return as_floats(out | sign);
 }
 HVD_INLINE Halves narrow_f16(Floats f) {
@@ -145,9 +146,9 @@ HVD_INLINE Halves narrow_f16(Floats f) {
   // Below 2^-14 let the float adder round to a multiple of 2^-24: at 0.5 that is its last bit.
   const Words half = all(126u << 23);
   const Words subnormal = as_words(as_floats(magnitude) + as_floats(half)) - half;
-  Words out = pick((Words)(magnitude < all((127u - 14u) << 23)), subnormal, normal);
-  out = pick((Words)(magnitude >= all((127u + 16u) << 23)), all(0x7c00u), out);
-  out = pick((Words)(magnitude > all(0x7f800000u)), all(0x7e00u), out);
+  Words out = pick((Mask)(magnitude < all((127u - 14u) << 23)), subnormal, normal);
+  out = pick((Mask)(magnitude >= all((127u + 16u) << 23)), all(0x7c00u), out);
+  out = pick((Mask)(magnitude > all(0x7f800000u)), all(0x7e00u), out);
   return __builtin_convertvector(out | sign, Halves);
 }
 #endif
