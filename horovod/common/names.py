@@ -5,15 +5,17 @@
     wire_name("allreduce", None)        -> "allreduce.noname.7"
     member_names("grouped_allreduce.g", 2) -> ["grouped_allreduce.g_1of2", "grouped_allreduce.g_2of2"]
 
-Unnamed operations are numbered by one counter per process, so ranks must issue them in the same order.
+Unnamed operations are numbered by one counter per process set, so the members of a set must issue them in
+the same order; what a rank does in sets of its own does not matter to the others.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import List, Optional
+from typing import Dict, Iterator, List, Optional
 
 _counter = itertools.count(1)
+_counters_of_sets: Dict[int, Iterator[int]] = {}
 
 
 def next_number() -> int:
@@ -25,11 +27,20 @@ def reset() -> None:
     """Starts counting at 1 again; called by init and shutdown, so that all ranks agree."""
     global _counter
     _counter = itertools.count(1)
+    _counters_of_sets.clear()
 
 
-def wire_name(prefix: str, name: Optional[str]) -> str:
-    """The name sent to the other ranks. Every call consumes a number, named or not."""
-    number = next(_counter)
+def forget_set(process_set: int) -> None:
+    """Restarts a set's numbering; called where a set is registered, since ids are used again."""
+    _counters_of_sets.pop(process_set, None)
+
+
+def wire_name(prefix: str, name: Optional[str], process_set: int = 0) -> str:
+    """The name sent to the other ranks. Every call consumes a number of its set, named or not."""
+    if process_set == 0:
+        number = next(_counter)
+    else:
+        number = next(_counters_of_sets.setdefault(process_set, itertools.count(1)))
     return f"{prefix}.{name}" if name is not None else f"{prefix}.noname.{number}"
 
 
