@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "glue/tensorflow/attributes.h"
+
+namespace horovod::tensorflow {
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(TF_OpKernelConstruction* construction) : construction_(construction) {}
+
+  void read(const char* name, int64_t* value) {
+    if (has(name)) tf.TF_OpKernelConstruction_GetAttrInt64(construction_, name, value, status_);
+  }
+  void read(const char* name, float* value) {
+    if (has(name)) tf.TF_OpKernelConstruction_GetAttrFloat(construction_, name, value, status_);
+  }
+  void read(const char* name, bool* value) {
+    if (!has(name)) return;
+    unsigned char byte = 0;
+    tf.TF_OpKernelConstruction_GetAttrBool(construction_, name, &byte, status_);
+    *value = byte != 0;
+  }
+  void read(const char* name, std::string* value) {
+    if (!has(name)) return;
+    int32_t list_size = 0, size = 0;
+    tf.TF_OpKernelConstruction_GetAttrSize(construction_, name, &list_size, &size, status_);
+    if (!status_.ok() || size <= 0) return;
+    value->resize(static_cast<size_t>(size));
+    tf.TF_OpKernelConstruction_GetAttrString(construction_, name, value->data(), value->size(), status_);
+  }
+  void finish() {
+    if (!status_.ok()) tf.TF_OpKernelConstruction_Failure(construction_, status_);
+  }
+
+ private:
+  bool has(const char* name) {
+    return status_.ok() && tf.TF_OpKernelConstruction_HasAttr(construction_, name, status_) && status_.ok();
+  }
+
+  TF_OpKernelConstruction* construction_;
+  Status status_;
+};
+
+}  // namespace
+
+void Attributes::read(TF_OpKernelConstruction* construction) {
+  Reader reader(construction);
+  bool ignore_name_scope = false;
+  reader.read("tensor_name", &name);
+  reader.read("ignore_name_scope", &ignore_name_scope);
+  reader.read("reduce_op", &reduce_op);
+  reader.read("root_rank", &root_rank);
+  reader.read("process_set_id", &process_set_id);
+  reader.read("prescale_factor", &prescale);
+  reader.read("postscale_factor", &postscale);
+  reader.finish();
+  if (name.empty()) {  // in a graph the node's name is unique and the same on every rank
+    TF_StringView node = tf.TF_OpKernelConstruction_GetName(construction);
+    name.assign(node.data, node.len);
+  }
+  if (ignore_name_scope) {
+    auto slash = name.rfind('/');
+    if (slash != std::string::npos) name.erase(0, slash + 1);
+  }
+}
+
+std::string member_name(const std::string& group, int index, int count) {
+  return group + "_" + std::to_string(index + 1) + "of" + std::to_string(count);
+}
+
+}  // namespace horovod::tensorflow

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "glue/tensorflow/collective_kernels.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "glue/tensorflow/attributes.h"
+#include "glue/tensorflow/deferred_done.h"
+#include "horovod/core.h"
+
+namespace horovod::tensorflow {
+namespace {
+
+struct Kernel {
+  int32_t kind;
+  bool grouped;
+  Attributes attributes;
+};
+
+struct TensorDeleter {
+  void operator()(TF_Tensor* tensor) const { tf.TF_DeleteTensor(tensor); }
+};
+using Tensor = std::unique_ptr<TF_Tensor, TensorDeleter>;
+using Shape = std::vector<int64_t>;
+
+Shape shape_of(const TF_Tensor* tensor) {
+  Shape shape(static_cast<size_t>(tf.TF_NumDims(tensor)));
+  for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.TF_Dim(tensor, static_cast<int>(i));
+  return shape;
+}
+
+size_t bytes_of(int type, const int64_t* shape, int32_t ndim) {
+  size_t bytes = element_size(type);
+  for (int32_t i = 0; i < ndim; ++i) bytes *= static_cast<size_t>(shape[i]);
+  return bytes;
+}
+
+// Zero-element tensors may have no memory; the engine must not take that for a refusal.
+void* data_of(const TF_Tensor* tensor) {
+  static char nothing[64];
+  void* data = tf.TF_TensorData(tensor);
+  return data ? data : nothing;
+}
+
+Tensor input(TF_OpKernelContext* context, int index, Status& status) {
+  TF_Tensor* tensor = nullptr;
+  tf.TF_GetInput(context, index, &tensor, status);
+  return Tensor(tensor);
+}
+
+Tensor allocate(TF_OpKernelContext* context, int index, int type, const int64_t* shape, int32_t ndim) {
+  Status status;
+  Tensor output(tf.TF_AllocateOutput(context, index, type, shape, ndim, bytes_of(type, shape, ndim), status));
+  if (!status.ok()) tf.TF_OpKernelContext_Failure(context, status);
+  return status.ok() ? std::move(output) : Tensor();
+}
+
+// One run of a node: holds the tensors and the completion until the engine is done.
+class Run {
+ public:
+  Run(const Kernel& kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
+      : kernel_(kernel), context_(context), done_(new DeferredDone(done)) {}
+
+  void start() {
+    DeferredDone* done = done_;  // this object may be gone once the request is submitted
+    bool deferred = done->can_defer();
+    Status status;
+    if (!prepare(status) || !submit(status)) {
+      tf.TF_OpKernelContext_Failure(context_, status);
+      finish();
+    }
+    if (!deferred) done->block_until_run();
+  }
+
+ private:
+  bool prepare(Status& status) {
+    const bool join = kernel_.kind == HVD_JOIN;
+    const int count = join ? 0 : kernel_.kind == HVD_ALLTOALL ? 1 : tf.TF_NumInputs(context_);
+    for (int i = 0; i < count; ++i)
+      if (!prepare_tensor(i, count, status)) return false;
+    if (kernel_.kind == HVD_ALLTOALL && !read_splits(status)) return false;
+    return true;
+  }
+
+  bool prepare_tensor(int index, int count, Status& status) {
+    Tensor tensor = input(context_, index, status);
+    if (!status.ok()) return false;
+    const int type = tf.TF_TensorType(tensor.get());
+    shapes_.push_back(shape_of(tensor.get()));
+    types_.push_back(type);
+    names_.push_back(kernel_.grouped ? member_name(kernel_.attributes.name, index, count)
+                                     : kernel_.attributes.name);
+    const Shape& shape = shapes_.back();
+    if (kernel_.kind == HVD_REDUCESCATTER && shape.empty()) {
+      status.set(kInvalidArgument, std::string(kernel_.grouped ? "HorovodGroupedReducescatter"
+                                                               : "HorovodReducescatter") +
+                                       " does not support scalar inputs.");
+      return false;
+    }
+    Tensor output;
+    const bool root = kernel_.kind == HVD_BROADCAST && kernel_.attributes.root_rank == hvd_rank();
+    if (root) {  // its value is already right: pass the tensor on
+      tf.TF_SetOutput(context_, index, tensor.get(), status);
+    } else if (kernel_.kind == HVD_ALLREDUCE || kernel_.kind == HVD_BROADCAST) {
+      // Our own reference would keep TensorFlow from giving us the input's memory for the output.
+      tensor.reset();
+      int from = -1;
+      output.reset(tf.TF_ForwardInputOrAllocateOutput(context_, &index, 1, index, shape.data(),
+                                                      static_cast<int>(shape.size()), &from, status));
+      if (status.ok()) tensor = input(context_, index, status);
+    }
+    inputs_.push_back(std::move(tensor));
+    outputs_.push_back(std::move(output));
+    return status.ok();
+  }
+
+  bool read_splits(Status& status) {
+    Tensor splits = input(context_, 1, status);
+    if (!status.ok()) return false;
+    if (tf.TF_NumDims(splits.get()) > 1) {
+      status.set(kInvalidArgument, "alltoall expects a 1D splits tensor");
+      return false;
+    }
+    const auto* rows = static_cast<const int32_t*>(tf.TF_TensorData(splits.get()));
+    splits_.assign(rows, rows + tf.TF_TensorElementCount(splits.get()));
+    return true;
+  }
+
+  bool submit(Status& status) {
+    const Attributes& attributes = kernel_.attributes;
+    std::vector<hvd_request> requests(kernel_.kind == HVD_JOIN ? 1 : inputs_.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      hvd_request& request = requests[i];
+      request = {};
+      request.struct_size = sizeof(request);
+      request.kind = kernel_.kind;
+      request.name = "join.noname";
+      request.prescale = attributes.prescale;
+      request.postscale = attributes.postscale;
+      request.reduce_op = static_cast<int32_t>(attributes.reduce_op);
+      request.root = static_cast<int32_t>(attributes.root_rank);
+      request.process_set = static_cast<int32_t>(attributes.process_set_id);
+      request.device = -1;
+      if (kernel_.kind == HVD_JOIN) continue;
+      request.name = names_[i].c_str();
+      request.dtype = engine_dtype(types_[i]);
+      request.input = data_of(inputs_[i].get());
+      request.output = outputs_[i]                      ? data_of(outputs_[i].get())
+                       : kernel_.kind == HVD_BROADCAST ? data_of(inputs_[i].get())
+                                                        : nullptr;
+      request.shape = shapes_[i].data();
+      request.ndim = static_cast<int32_t>(shapes_[i].size());
+      request.splits = splits_.empty() ? nullptr : splits_.data();
+      request.n_splits = static_cast<int32_t>(splits_.size());
+    }
+    uint32_t flags = HVD_AUTO_RELEASE;
+    if (kernel_.grouped) flags |= HVD_GROUP;
+    int64_t handle =
+        hvd_submit(requests.data(), static_cast<int32_t>(requests.size()), flags, on_alloc, on_done, this);
+    if (handle > 0) return true;
+    status.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
+    return false;
+  }
+
+  static void* on_alloc(void* self, int32_t index, const int64_t* shape, int32_t ndim) {
+    auto* run = static_cast<Run*>(self);
+    auto i = static_cast<size_t>(index);
+    run->outputs_[i] = allocate(run->context_, index, run->types_[i], shape, ndim);
+    return run->outputs_[i] ? data_of(run->outputs_[i].get()) : nullptr;
+  }
+
+  static void on_done(void* self, int64_t handle, int32_t status, const char* error) {
+    auto* run = static_cast<Run*>(self);
+    if (status == HVD_OK) {
+      run->collect(handle);
+    } else {
+      Status failure;
+      failure.set(error_code(status), error && *error ? error : "the collective failed");
+      tf.TF_OpKernelContext_Failure(run->context_, failure);
+    }
+    run->finish();
+  }
+
+  // Outputs that are not in place yet: join's value, alltoall's received splits, and what the engine kept.
+  void collect(int64_t handle) {
+    hvd_output result{};
+    if (kernel_.kind == HVD_JOIN) {
+      hvd_result(handle, 0, &result);
+      if (Tensor value = allocate(context_, 0, kInt32, nullptr, 0))
+        *static_cast<int32_t*>(tf.TF_TensorData(value.get())) = static_cast<int32_t>(result.value);
+      return;
+    }
+    if (kernel_.kind == HVD_ALLREDUCE || kernel_.kind == HVD_BROADCAST) return;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      if (outputs_[i]) continue;
+      if (hvd_result(handle, static_cast<int32_t>(i), &result) != HVD_OK) return fail_collect();
+      outputs_[i] = allocate(context_, static_cast<int>(i), types_[i], result.shape, result.ndim);
+      if (!outputs_[i]) return;
+      size_t bytes = bytes_of(types_[i], result.shape, result.ndim);
+      if (bytes) memcpy(tf.TF_TensorData(outputs_[i].get()), result.data, bytes);
+    }
+    if (kernel_.kind == HVD_ALLTOALL) {
+      if (hvd_result(handle, 0, &result) != HVD_OK) return fail_collect();
+      const int64_t count = result.n_splits;
+      Tensor received = allocate(context_, 1, kInt32, &count, 1);
+      auto* rows = received ? static_cast<int32_t*>(tf.TF_TensorData(received.get())) : nullptr;
+      for (int64_t i = 0; rows && i < count; ++i) rows[i] = static_cast<int32_t>(result.splits[i]);
+    }
+  }
+
+  void fail_collect() {
+    Status failure;
+    failure.set(kInternal, hvd_last_error());
+    tf.TF_OpKernelContext_Failure(context_, failure);
+  }
+
+  // Drops the tensors before TensorFlow continues, so that it may reuse their memory.
+  void finish() {
+    DeferredDone* done = done_;
+    delete this;
+    done->run();
+  }
+
+  const Kernel& kernel_;
+  TF_OpKernelContext* context_;
+  DeferredDone* done_;
+  std::vector<Tensor> inputs_, outputs_;
+  std::vector<Shape> shapes_;
+  std::vector<int> types_;
+  std::vector<std::string> names_;
+  std::vector<int64_t> splits_;
+};
+
+}  // namespace
+
+template <int32_t kind, bool grouped>
+void* create_collective(TF_OpKernelConstruction* construction) {
+  auto* kernel = new Kernel{kind, grouped, {}};
+  kernel->attributes.read(construction);
+  return kernel;
+}
+
+template void* create_collective<HVD_ALLREDUCE, false>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_ALLREDUCE, true>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_ALLGATHER, false>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_ALLGATHER, true>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_BROADCAST, false>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_BROADCAST, true>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_ALLTOALL, false>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_REDUCESCATTER, false>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_REDUCESCATTER, true>(TF_OpKernelConstruction*);
+template void* create_collective<HVD_JOIN, false>(TF_OpKernelConstruction*);
+
+void compute_collective(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
+  (new Run(*static_cast<const Kernel*>(kernel), context, done))->start();
+}
+
+void delete_collective(void* kernel) { delete static_cast<Kernel*>(kernel); }
+
+}  // namespace horovod::tensorflow

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finishing an asynchronous kernel after its compute function has returned.
+//
+// TensorFlow hands a C kernel the address of a std::function that lives in its caller's frame: the pointer
+// dangles as soon as the kernel returns, so keeping it crashes. The function object itself can be moved out
+// while it is alive. libstdc++ lays it out as 16 bytes of storage, a manager and an invoker, and stores only
+// trivially copyable callables in place, so a bitwise move is what its own move does. The move is made only
+// when both code pointers lie inside TensorFlow's own code; otherwise the kernel has to wait.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "glue/tensorflow/tf_api.h"
+
+namespace horovod::tensorflow {
+
+class DeferredDone {
+ public:
+  // Takes the callback over. `can_defer()` tells whether the kernel may return before run().
+  explicit DeferredDone(TF_AsyncOpKernelDoneCallback* done);
+  DeferredDone(const DeferredDone&) = delete;
+  DeferredDone& operator=(const DeferredDone&) = delete;
+
+  bool can_defer() const { return moved_; }
+  // Tells TensorFlow that the kernel is finished; once, from any thread. Destroys this object.
+  void run();
+  // Blocks the calling thread until run(), then tells TensorFlow. Only when !can_defer().
+  void block_until_run();
+
+ private:
+  ~DeferredDone() = default;
+
+  struct FunctionObject {  // std::function<void()> of libstdc++
+    void* storage[2];
+    bool (*manage)(void*, const void*, int);
+    void (*invoke)(const void*);
+  };
+  FunctionObject function_{};
+  TF_AsyncOpKernelDoneCallback* original_;
+  bool moved_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool finished_ = false;
+};
+
+// Whether the last callback seen could be moved: 1 yes, 0 no, -1 none seen yet.
+int last_done_was_movable();
+// For tests: treat every callback as one that cannot be moved.
+void refuse_to_move(bool refuse);
+
+}  // namespace horovod::tensorflow

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The op types and their kernels, registered when tf.load_op_library maps this file.
+//
+// Every op is declared stateful: TensorFlow then neither folds it on constants, nor merges two with equal
+// attributes, nor drops one whose result nobody reads. (The Python side tells automatic control dependencies
+// not to put them in program order, which would run them one after the other and forbid fusion.)
+#include <initializer_list>
+#include <string>
+
+#include "glue/tensorflow/collective_kernels.h"
+#include "glue/tensorflow/deferred_done.h"
+#include "glue/tensorflow/query_kernels.h"
+#include "glue/tensorflow/shapes.h"
+#include "horovod/core.h"
+
+namespace horovod::tensorflow {
+namespace {
+
+std::string* problem() {
+  static auto* text = new std::string;  // leaked: read after static destructors might have run
+  return text;
+}
+
+using Lines = std::initializer_list<const char*>;
+
+void note(const char* op, Status& status) {
+  if (!status.ok()) *problem() += std::string(op) + ": " + tf.TF_Message(status) + "; ";
+}
+
+void define(const char* op, Lines attributes, Lines inputs, Lines outputs, ShapeFn shapes) {
+  TF_OpDefinitionBuilder* builder = tf.TF_NewOpDefinitionBuilder(op);
+  for (const char* line : attributes) tf.TF_OpDefinitionBuilderAddAttr(builder, line);
+  for (const char* line : inputs) tf.TF_OpDefinitionBuilderAddInput(builder, line);
+  for (const char* line : outputs) tf.TF_OpDefinitionBuilderAddOutput(builder, line);
+  tf.TF_OpDefinitionBuilderSetIsStateful(builder, true);
+  tf.TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes);
+  Status status;
+  tf.TF_RegisterOpDefinition(builder, status);
+  note(op, status);
+}
+
+void collective(const char* op, CreateFn create) {
+  Status status;
+  tf.TF_RegisterKernelBuilder(
+      op, tf.TF_NewAsyncKernelBuilder(op, "CPU", create, compute_collective, delete_collective), status);
+  note(op, status);
+}
+
+void query(const char* op, CreateFn create, bool takes_set) {
+  if (takes_set)
+    define(op, {"process_set_id: int = 0"}, {}, {"value: int32"}, scalar_output);
+  else
+    define(op, {}, {}, {"value: int32"}, scalar_output);
+  Status status;
+  tf.TF_RegisterKernelBuilder(op, tf.TF_NewKernelBuilder(op, "CPU", create, compute_query, delete_query), status);
+  note(op, status);
+}
+
+#define NUMBERS                                                                                         \
+  "uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float32, float64"
+constexpr const char* kNumber = "T: {" NUMBERS "}";
+constexpr const char* kAny = "T: {" NUMBERS ", bool}";
+constexpr const char* kAnyList = "T: list({" NUMBERS ", bool})";
+constexpr const char* kCount = "N: int >= 1";
+constexpr const char* kName = "tensor_name: string = ''";
+constexpr const char* kScope = "ignore_name_scope: bool = false";
+constexpr const char* kSet = "process_set_id: int = 0";
+constexpr const char* kOp = "reduce_op: int";
+constexpr const char* kPrescale = "prescale_factor: float = 1.0";
+constexpr const char* kPostscale = "postscale_factor: float = 1.0";
+constexpr const char* kRoot = "root_rank: int";
+
+void register_all() {
+  define("HorovodAllreduce", {kNumber, kOp, kPrescale, kPostscale, kScope, kSet, kName}, {"tensor: T"},
+         {"sum: T"}, same_shapes);
+  define("HorovodGroupedAllreduce", {kNumber, kCount, kOp, kPrescale, kPostscale, kScope, kSet, kName},
+         {"tensors: N * T"}, {"sum: N * T"}, same_shapes);
+  define("HorovodAllgather", {kAny, kScope, kSet, kName}, {"tensor: T"}, {"output: T"}, unknown_rows);
+  define("HorovodGroupedAllgather", {kAny, kCount, kScope, kSet, kName}, {"tensors: N * T"},
+         {"outputs: N * T"}, unknown_rows);
+  define("HorovodBroadcast", {kAny, kRoot, kScope, kSet, kName}, {"tensor: T"}, {"output: T"}, same_shapes);
+  define("HorovodGroupedBroadcast", {kAnyList, kRoot, kScope, kSet, kName}, {"tensors: T"}, {"outputs: T"},
+         same_shapes);
+  define("HorovodAlltoall", {kAny, kScope, kSet, kName}, {"tensor: T", "splits: int32"},
+         {"output: T", "received_splits: int32"}, alltoall_shapes);
+  define("HorovodReducescatter", {kNumber, kOp, kPrescale, kPostscale, kScope, kSet, kName}, {"tensor: T"},
+         {"output: T"}, scattered_rows);
+  define("HorovodGroupedReducescatter", {kNumber, kCount, kOp, kPrescale, kPostscale, kScope, kSet, kName},
+         {"tensors: N * T"}, {"outputs: N * T"}, grouped_scattered_rows);
+  define("HorovodJoin", {}, {}, {"last_rank: int32"}, scalar_output);
+
+  collective("HorovodAllreduce", create_collective<HVD_ALLREDUCE, false>);
+  collective("HorovodGroupedAllreduce", create_collective<HVD_ALLREDUCE, true>);
+  collective("HorovodAllgather", create_collective<HVD_ALLGATHER, false>);
+  collective("HorovodGroupedAllgather", create_collective<HVD_ALLGATHER, true>);
+  collective("HorovodBroadcast", create_collective<HVD_BROADCAST, false>);
+  collective("HorovodGroupedBroadcast", create_collective<HVD_BROADCAST, true>);
+  collective("HorovodAlltoall", create_collective<HVD_ALLTOALL, false>);
+  collective("HorovodReducescatter", create_collective<HVD_REDUCESCATTER, false>);
+  collective("HorovodGroupedReducescatter", create_collective<HVD_REDUCESCATTER, true>);
+  collective("HorovodJoin", create_collective<HVD_JOIN, false>);
+
+  query("HorovodRank", create_query<Query::kRank>, false);
+  query("HorovodSize", create_query<Query::kSize>, true);
+  query("HorovodLocalRank", create_query<Query::kLocalRank>, false);
+  query("HorovodLocalSize", create_query<Query::kLocalSize>, false);
+  query("HorovodProcessSetIncluded", create_query<Query::kIncluded>, true);
+}
+
+__attribute__((constructor)) void on_load() {
+  std::string missing = load_api();
+  if (missing.empty())
+    register_all();
+  else
+    *problem() = "this TensorFlow lacks " + missing;
+}
+
+}  // namespace
+}  // namespace horovod::tensorflow
+
+// What went wrong while registering; empty when nothing did.
+extern "C" HVD_API const char* horovod_tensorflow_problem() {
+  return horovod::tensorflow::problem()->c_str();
+}
+extern "C" HVD_API int32_t horovod_tensorflow_can_defer() {
+  return horovod::tensorflow::last_done_was_movable();
+}
+extern "C" HVD_API void horovod_tensorflow_refuse_to_defer(int32_t refuse) {
+  horovod::tensorflow::refuse_to_move(refuse != 0);
+}
