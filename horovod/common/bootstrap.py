@@ -84,6 +84,15 @@ class Place:
         return list(planned)[:count]
 
 
+def _distinct(names: List[str]) -> List[str]:
+    """Host names as shown in errors; a second machine of the same name gets a number."""
+    shown: List[str] = []
+    for name in names:
+        twins = sum(1 for earlier in names[: len(shown)] if earlier == name)
+        shown.append(f"{name}#{twins + 1}" if twins else name)
+    return shown
+
+
 def alone(host: str) -> Place:
     """The world of one process."""
     return Place(0, [{"address": LOCALHOST, "host": host, "host_key": host}], b"")

@@ -269,7 +269,7 @@ class OwnedBuffer:
             self._free(self.ptr)
             self.ptr = 0
 
-    def array(self) -> "ctypes.Array[ctypes.c_char]":
+    def array(self) -> ctypes.Array[ctypes.c_char]:
         """A ctypes array over the memory (supports the buffer protocol) that keeps this object alive."""
         made = (ctypes.c_char * self.nbytes).from_address(self.ptr) if self.ptr else (ctypes.c_char * 0)()
         made.owner = self  # type: ignore[attr-defined]

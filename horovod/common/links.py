@@ -49,7 +49,7 @@ class Tag(NamedTuple):
         return body + hmac.digest(key, b"tag" + body, "sha256")
 
     @staticmethod
-    def verified(data: bytes, key: bytes) -> "Tag":
+    def verified(data: bytes, key: bytes) -> Tag:
         """The tag in the announcement, or AuthenticationError."""
         body, mac = data[: _TAG.size], data[_TAG.size :]
         if not hmac.compare_digest(mac, hmac.digest(key, b"tag" + body, "sha256")):

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of the engine in this process: init, shutdown, who am I. One engine, shared by all front ends."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+
+from horovod.common import _native, capabilities, config, engine, names, process_sets, where
+from horovod.common.constants import INVALID, OK, Adasum, Average, Max, Min, Product, Sum
+from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError
+from horovod.common.process_sets import ProcessSet
+
+INIT_FAILED = (
+    "Horovod initialization failed. Please check log messages above for a more descriptive error."
+)
+
+
+class HorovodBasics:
+    """Lifecycle and queries. `horovod.common.basics.basics` is the one instance all front ends use."""
+
+    Average, Sum, Adasum, Min, Max, Product = Average, Sum, Adasum, Min, Max, Product
+
+    def __init__(self) -> None:
+        self.dynamic_process_sets = False
+        self._lock = threading.RLock()
+        self._place: Any = None  # bootstrap.Place while initialised
+        self._uses_mpi = False
+        self._forked = False
+        self._timeline_enabled = False
+        self._atexit_registered = False
+        self._topology: Optional[Dict[str, int]] = None
+        self._on_init: List[Callable[[], None]] = []
+        self._on_shutdown: List[Callable[[], None]] = []
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    @property
+    def MPI_LIB_CTYPES(self) -> ctypes.CDLL:
+        """The engine's library."""
+        return _native.lib()
+
+    # ------------------------------------------------------------------------------ lifecycle --
+
+    def init(self, comm: Any = None, process_sets: Union[None, str, Sequence[ProcessSet]] = None) -> None:
+        """Joins the job this process was launched into, and starts the engine.
+
+        Without a launcher the process becomes a world of one. A second call while initialised changes
+        nothing.
+
+        Args:
+            comm: an mpi4py communicator to use instead of the launcher's ranks, or a list of all ranks.
+            process_sets: sets to register, the same on all ranks, or "dynamic" to add them later.
+
+        Raises:
+            HorovodInternalError: a rank is missing, died or does not fit; the text names it.
+            ValueError: the process sets are wrong.
+        """
+        sets = self._check_sets(process_sets)
+        with self._lock:
+            if not self.is_initialized():
+                self._start(comm, sets)
+                try:
+                    self._register_static(sets)
+                except HorovodInternalError as error:
+                    self.shutdown()
+                    raise ValueError(f"{INIT_FAILED} ({error})") from error
+            else:
+                self._adopt(sets)
+            for callback in self._on_init:
+                callback()
+
+    def _check_sets(self, sets: Union[None, str, Sequence[ProcessSet]]) -> List[ProcessSet]:
+        if isinstance(sets, str):
+            if sets.lower() != "dynamic":
+                raise ValueError(f'process_sets must be a list of ProcessSet or "dynamic", not {sets!r}')
+            os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+            return []
+        checked = list(sets or [])
+        for one in checked:
+            if not isinstance(one, ProcessSet):
+                raise ValueError(f"process_sets must contain ProcessSet objects, not {one!r}")
+        return checked
+
+    def _start(self, comm: Any, sets: List[ProcessSet]) -> None:
+        from horovod.common import bootstrap
+        from horovod.runner import identity as launcher
+
+        identity = self._identity_from(comm) if comm is not None else None
+        identity = identity or launcher.detect()
+        if self._forked and identity.size > 1:
+            raise RuntimeError(FORKED)
+        self._forked = False
+        for one in sets:
+            if one.ranks is None:
+                one.ranks = _ranks_of_comm(one.mpi_comm, identity.size)
+        card = {"process_sets": [one.ranks for one in sets]}
+        names.reset()
+        self._place = bootstrap.start(identity, card)
+        lib = _native.lib()
+        self._topology = {
+            query: getattr(lib, f"hvd_{query}")()
+            for query in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+        }
+        self._uses_mpi = "mpi" in str(getattr(identity, "launcher", "")).lower()
+        self._timeline_enabled = bool(config.get("timeline"))
+        self.dynamic_process_sets = bool(config.get("dynamic_process_sets"))
+        where.install()
+        process_sets.on_init(self._topology["size"])
+        if not self._atexit_registered:
+            self._atexit_registered = True
+            atexit.register(self.shutdown)
+
+    def _identity_from(self, comm: Any) -> Any:
+        if hasattr(comm, "Get_rank") and hasattr(comm, "Get_size"):
+            from horovod.common.communicator import identity_of
+
+            return identity_of(comm)
+        try:
+            list(comm)
+        except TypeError:
+            raise ValueError(
+                "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object."
+            ) from None
+        return None  # a list of ranks: as with sockets ever since, the launcher's ranks are taken
+
+    def _register_static(self, sets: List[ProcessSet]) -> None:
+        for number, one in enumerate(sets):
+            try:
+                one.process_set_id = self.register_process_set(one.ranks or [])
+                process_sets._registered.append(one)
+            except FileExistsError:
+                raise ValueError(
+                    f"Horovod could not be initialized because process_sets entry number {number} is a "
+                    f"duplicate: {one}"
+                ) from None
+            except ValueError as error:
+                self.shutdown()
+                raise ValueError(f"{INIT_FAILED} ({error})") from error
+
+    def _adopt(self, sets: List[ProcessSet]) -> None:
+        process_sets.adopt(sets)
+
+    def shutdown(self) -> None:
+        """Leaves the job: all ranks stop, whatever is outstanding fails. A later `init` starts anew."""
+        with self._lock:
+            if self._topology is None:
+                return
+            self._topology = None
+            self._place = None
+            where.remove()
+            _native.lib().hvd_stop()
+            engine.forget_all()
+            names.reset()
+            process_sets.on_shutdown()
+            for callback in self._on_shutdown:
+                callback()
+
+    def at_init(self, callback: Callable[[], None]) -> None:
+        """Calls back after every `init`, e.g. to clear a front end's tables."""
+        self._on_init.append(callback)
+
+    def at_shutdown(self, callback: Callable[[], None]) -> None:
+        """Calls back after every `shutdown`."""
+        self._on_shutdown.append(callback)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        if self._topology is not None:
+            self._forked = True
+            self._topology = None
+            self._place = None
+
+    def is_initialized(self) -> bool:
+        """Whether `init` was called and `shutdown` was not, in this process."""
+        return self._topology is not None
+
+    # ------------------------------------------------------------------------------- topology --
+
+    def _known(self) -> Dict[str, int]:
+        if self._topology is None:
+            raise ValueError(FORKED if self._forked else NOT_INITIALIZED)
+        return self._topology
+
+    def rank(self) -> int:
+        """This process' number in the job, from 0 to size() - 1."""
+        return self._known()["rank"]
+
+    def size(self) -> int:
+        """Number of processes in the job."""
+        return self._known()["size"]
+
+    def local_rank(self) -> int:
+        """This process' number among those on its host."""
+        return self._known()["local_rank"]
+
+    def local_size(self) -> int:
+        """Number of processes on this host."""
+        return self._known()["local_size"]
+
+    def cross_rank(self) -> int:
+        """This host's number among the hosts that have a process of this local rank."""
+        return self._known()["cross_rank"]
+
+    def cross_size(self) -> int:
+        """Number of hosts that have a process of this local rank."""
+        return self._known()["cross_size"]
+
+    def is_homogeneous(self) -> bool:
+        """Whether all hosts run the same number of processes."""
+        self._known()
+        return bool(_native.lib().hvd_is_homogeneous())
+
+    # --------------------------------------------------------------------------- observation --
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Starts a timeline in a file (written by rank 0; call it on every rank).
+
+        Args:
+            file_path: the Chrome trace to write; an existing file is replaced.
+            mark_cycles: mark where each batch starts.
+        """
+        self._known()
+        if not self._timeline_enabled:
+            raise ValueError("Set HOROVOD_TIMELINE=DYNAMIC to enable dynamic timeline usage.")
+        status = _native.lib().hvd_timeline_start(os.fspath(file_path).encode(), int(bool(mark_cycles)))
+        engine.raise_for(status, _native.last_error() if status else "")
+
+    def stop_timeline(self) -> None:
+        """Finishes the timeline's file."""
+        self._known()
+        status = _native.lib().hvd_timeline_stop()
+        engine.raise_for(status, _native.last_error() if status else "")
+
+    def metrics(self) -> Dict[str, Any]:
+        """The engine's counters."""
+        lib = _native.lib()
+        needed = lib.hvd_metrics(None, 0)
+        buffer = ctypes.create_string_buffer(int(needed) + 256)
+        lib.hvd_metrics(buffer, len(buffer))
+        counters: Dict[str, Any] = json.loads(buffer.value or b"{}")
+        return counters
+
+    # -------------------------------------------------------------------------- capabilities --
+
+    def mpi_built(self) -> bool:
+        """Whether MPI can be used here."""
+        return capabilities.mpi_built()
+
+    def gloo_built(self) -> bool:
+        """Whether plain sockets can be used: always."""
+        return capabilities.gloo_built()
+
+    def nccl_built(self) -> int:
+        """The version of NCCL in use, 0 for none."""
+        return capabilities.nccl_built()
+
+    def ddl_built(self) -> bool:
+        """False: DDL is not supported."""
+        return capabilities.ddl_built()
+
+    def ccl_built(self) -> bool:
+        """False: oneCCL is not supported."""
+        return capabilities.ccl_built()
+
+    def cuda_built(self) -> bool:
+        """Whether collectives run on CUDA devices."""
+        return capabilities.cuda_built()
+
+    def rocm_built(self) -> bool:
+        """Whether collectives run on ROCm devices."""
+        return capabilities.rocm_built()
+
+    def mpi_enabled(self) -> bool:
+        """Whether the running job was started by, or moves data over, MPI."""
+        return self.is_initialized() and self._uses_mpi
+
+    def gloo_enabled(self) -> bool:
+        """Whether the running job uses plain sockets and shared memory."""
+        return self.is_initialized() and not self._uses_mpi
+
+    def mpi_threads_supported(self) -> bool:
+        """Whether MPI may be called from several threads."""
+        if not self.mpi_enabled():
+            if not self.is_initialized() and capabilities.mpi_built():
+                raise ValueError(NOT_INITIALIZED)
+            raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
+        return True
+
+    # -------------------------------------------------------------------------- process sets --
+
+    def register_process_set(self, ranks: Sequence[int]) -> int:
+        """Collective over all ranks: registers a set and opens its links. Raises FileExistsError if known."""
+        from horovod.common import late_links
+
+        self._known()
+        if len(set(ranks)) != len(ranks) or any(not 0 <= r < self.size() for r in ranks) or not ranks:
+            what = "duplicate" if len(set(ranks)) != len(ranks) else "invalid"
+            raise ValueError(f"Tried to register process set with {what} rank: {list(ranks)}")
+        array = (ctypes.c_int32 * len(ranks))(*ranks)
+        number = int(_native.lib().hvd_add_process_set(array, len(ranks)))
+        if number < 0:
+            text = _native.last_error()
+            if number == INVALID and sorted(ranks) in self._get_process_set_ids_and_ranks().values():
+                raise FileExistsError(text)
+            engine.raise_for(number, text)
+        late_links.attach(self._place, sorted(ranks), number)
+        return number
+
+    def unregister_process_set(self, number: int) -> bool:
+        """Collective over all ranks: forgets a set; False if there is none of that number."""
+        status = _native.lib().hvd_remove_process_set(number)
+        if status == OK:
+            return True
+        if status == INVALID:
+            return False
+        raise HorovodInternalError(_native.last_error())
+
+    def process_set_ranks(self, number: int) -> List[int]:
+        """The members of a registered set, sorted."""
+        self._known()
+        array = (ctypes.c_int32 * self.size())()
+        count = _native.lib().hvd_process_set_ranks(number, array, self.size())
+        if count < 0:
+            raise ValueError("Process set does not exist or has not been registered.")
+        return list(array[:count])
+
+    def _get_process_set_ids_and_ranks(self) -> Dict[int, List[int]]:
+        lib = _native.lib()
+        count = lib.hvd_process_set_ids(None, 0)
+        numbers = (ctypes.c_int32 * max(count, 1))()
+        count = min(count, lib.hvd_process_set_ids(numbers, count))
+        return {number: self.process_set_ranks(number) for number in sorted(numbers[:count])}
+
+
+def _ranks_of_comm(comm: Any, size: int) -> List[int]:
+    """Global ranks of a communicator over a part of the job."""
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise ValueError("A ProcessSet made from an MPI communicator needs mpi4py.") from error
+    world, group = MPI.COMM_WORLD.Get_group(), comm.Get_group()
+    ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), world)
+    return sorted(int(r) for r in ranks if 0 <= r < size)
+
+
+basics = HorovodBasics()

