@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python objects as collectives, without any framework: `broadcast_object` and `allgather_object`.
+
+An object travels as one message: a 16-byte frame header, the sizes of its buffers, the pickle, then the
+buffers. Large arrays are pickled out of band (protocol 5), so they are copied once and not inside the pickle
+stream. Only ranks of this job, which proved its secret, can send such a message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+import struct
+from typing import Any, List, Optional
+
+from horovod.common import constants as c
+from horovod.common import engine, names
+from horovod.common.basics import basics
+from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
+
+_HEADER = struct.Struct("<QQ")  # pickle size, number of buffers
+_SIZE = struct.Struct("<Q")
+
+
+def dumps(obj: Any) -> bytearray:
+    """An object as one message. Lambdas and classes of __main__ work too (cloudpickle)."""
+    import cloudpickle
+
+    buffers: List[pickle.PickleBuffer] = []
+    body = cloudpickle.dumps(obj, protocol=5, buffer_callback=buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    message = bytearray(_HEADER.pack(len(body), len(raw)))
+    for view in raw:
+        message += _SIZE.pack(view.nbytes)
+    message += body
+    for view in raw:
+        message += view
+    return message
+
+
+def loads(message: Any) -> Any:
+    """The object of a message. Arrays inside are writable views of the message's memory."""
+    view = memoryview(message).cast("B")
+    body_size, count = _HEADER.unpack_from(view, 0)
+    at = _HEADER.size
+    sizes = [_SIZE.unpack_from(view, at + i * _SIZE.size)[0] for i in range(count)]
+    at += count * _SIZE.size
+    body = view[at : at + body_size]
+    at += body_size
+    buffers = []
+    for size in sizes:
+        buffers.append(view[at : at + size])
+        at += size
+    return pickle.loads(body, buffers=buffers)
+
+
+def broadcast_bytes(data: Optional[bytearray], root_rank: int, name: str, process_set: int) -> bytearray:
+    """The root's bytes on every rank of the set; other ranks pass None. Names end in .sz and .t."""
+    size = ctypes.c_int64(len(data) if data is not None else 0)
+    address = ctypes.addressof(size)
+    engine.run_released(
+        engine.request(
+            c.BROADCAST, f"{name}.sz", c.INT64, (1,), address, address, root=root_rank, process_set=process_set
+        )
+    )
+    payload = data if data is not None else bytearray(size.value)
+    if not payload:
+        return payload
+    memory = (ctypes.c_char * len(payload)).from_buffer(payload)
+    address = ctypes.addressof(memory)
+    engine.run_released(
+        engine.request(
+            c.BROADCAST, f"{name}.t", c.UINT8, (len(payload),), address, address, root=root_rank,
+            process_set=process_set,
+        )
+    )  # fmt: skip
+    return payload
+
+
+def allgather_bytes(data: bytearray, name: str, process_set: int) -> List[memoryview]:
+    """Every rank's bytes, in the order of the set. Names end in .sz and .t."""
+    packed = memoryview(_gathered(bytearray(_SIZE.pack(len(data))), f"{name}.sz", process_set)).cast("B")
+    sizes = [_SIZE.unpack_from(packed, at)[0] for at in range(0, len(packed), _SIZE.size)]
+    everything = memoryview(_gathered(data, f"{name}.t", process_set)).cast("B")
+    parts = []
+    at = 0
+    for size in sizes:
+        parts.append(everything[at : at + size])
+        at += size
+    return parts
+
+
+def _gathered(data: bytearray, name: str, process_set: int) -> Any:
+    memory = (ctypes.c_char * len(data)).from_buffer(data)
+    request = engine.request(
+        c.ALLGATHER, name, c.UINT8, (len(data),), ctypes.addressof(memory), process_set=process_set
+    )
+    handle = engine.run([request], keep=(memory,))
+    try:
+        return engine.take(handle, 0, 1).array()
+    finally:
+        engine.release(handle)
+
+
+def broadcast_object(
+    obj: Any = None,
+    root_rank: int = 0,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends an object from the root to all ranks of the set.
+
+    Args:
+        obj: the object; only the root's counts.
+        root_rank: global rank of the sender.
+        name: needed where the type differs between ranks, e.g. None everywhere but on the root.
+
+    Returns:
+        The root's object: the same object on the root, a copy elsewhere.
+    """
+    name = name if name is not None else type(obj).__name__
+    wire = names.wire_name("broadcast", name)
+    is_root = basics.rank() == root_rank
+    message = dumps(obj) if is_root else None
+    received = broadcast_bytes(message, root_rank, wire, process_set_id(process_set))
+    return obj if is_root else loads(received)
+
+
+def allgather_object(
+    obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> List[Any]:
+    """Every rank's object, in the order of the set.
+
+    Args:
+        obj: this rank's object; types and sizes may differ.
+        name: needed where the type differs between ranks.
+    """
+    name = name if name is not None else type(obj).__name__
+    wire = names.wire_name("allgather", name)
+    parts = allgather_bytes(dumps(obj), wire, process_set_id(process_set))
+    return [loads(part) for part in parts]
