@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few things of jax that have no public name. Checked on jax 0.6, 0.8 and 0.10.
+
+jax knows *ordered effects*: calls that carry one are tied together by a token, inside a program (also through
+`scan`, `cond` and gradients) and from one program to the next. That is exactly what collectives need, and the
+only private piece is the registry of effect types.
+"""
+
+from __future__ import annotations
+
+from jax._src import core as _core
+from jax._src import effects as _effects
+
+abstract_token = _core.abstract_token
+
+
+class CollectiveEffect(_effects.Effect):  # type: ignore[misc]
+    """All ranks run their collectives in the order of the program."""
+
+    def __str__(self) -> str:
+        return "HorovodCollective"
+
+
+collective_effect = CollectiveEffect()
+
+for _registry in (
+    _effects.lowerable_effects,
+    _effects.ordered_effects,
+    _effects.control_flow_allowed_effects,
+    _effects.custom_derivatives_allowed_effects,
+    _effects.remat_allowed_effects,
+):
+    _registry.add_type(CollectiveEffect)
+
+
+def in_program() -> bool:
+    """Whether a program is being built (jit, scan, ...), so that operations are recorded instead of run."""
+    return not _core.trace_state_clean()

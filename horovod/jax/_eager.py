@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives on concrete jax arrays: straight into the engine, without a compiled program.
+
+Arrays on the CPU are read in place and results are built over memory that jax adopts without a copy. Arrays on
+other devices go through host memory and come back to the device they came from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence, Tuple
+
+import jax
+import numpy as np
+
+from horovod.common import engine, names
+from horovod.common.constants import ALLREDUCE, BROADCAST, DTYPE_OF_NAME, DTYPE_SIZE
+from horovod.jax._call import Call
+
+_ALIGNMENT = 64  # jax adopts host memory that starts on a cache line, and copies any other
+
+
+def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[int]]]:
+    """Runs the collective and returns the outputs and, for alltoall, the rows received from each member."""
+    inputs = [np.ascontiguousarray(np.asarray(array)) for array in arrays]
+    inputs = [i.reshape(np.shape(a)) for i, a in zip(inputs, arrays)]  # ascontiguousarray makes scalars 1-d
+    outputs = [_empty(i.shape, i.dtype) if call.kind in (ALLREDUCE, BROADCAST) else None for i in inputs]
+    base = names.wire_name(call.prefix(len(inputs)), call.name)
+    wire_names = [base] if len(inputs) == 1 else names.member_names(base, len(inputs))
+    requests = [
+        engine.request(
+            call.kind, name, dtype_number(source.dtype), source.shape, source.ctypes.data,
+            0 if target is None else target.ctypes.data, op=call.op, root=call.root, splits=call.splits,
+            prescale=call.prescale, postscale=call.postscale, process_set=call.process_set,
+        )
+        for name, source, target in zip(wire_names, inputs, outputs)
+    ]  # fmt: skip
+    handle = engine.run(requests, keep=(inputs, outputs))
+    received: List[List[int]] = [[] for _ in inputs]
+    try:
+        for index, target in enumerate(outputs):
+            if target is None:
+                dtype = inputs[index].dtype
+                buffer = engine.take(handle, index, dtype.itemsize)
+                received[index] = buffer.splits
+                outputs[index] = np.frombuffer(buffer.array(), dtype=dtype).reshape(buffer.shape)
+    finally:
+        engine.release(handle)
+    return [_adopt(target, like) for target, like in zip(outputs, arrays)], received
+
+
+def dtype_number(dtype: Any) -> int:
+    """The engine's number of an element type."""
+    name = np.dtype(dtype).name
+    if name not in DTYPE_OF_NAME:
+        raise ValueError(f"horovod.jax does not support tensors of type {name}.")
+    return DTYPE_OF_NAME[name]
+
+
+def _empty(shape: Tuple[int, ...], dtype: Any) -> Any:
+    nbytes = int(np.prod(shape, dtype=np.int64)) * DTYPE_SIZE[dtype_number(dtype)]
+    memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def _adopt(array: Any, like: Any) -> jax.Array:
+    """The array as a jax.Array where `like` is."""
+    devices = like.devices() if isinstance(like, jax.Array) else None
+    if devices and jax.default_backend() not in {device.platform for device in devices}:
+        return jax.device_put(array, next(iter(devices)))
+    if devices and getattr(like, "committed", False):
+        return jax.device_put(array, like.sharding)
+    return jax.device_put(array, may_alias=True)
