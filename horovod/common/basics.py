@@ -307,6 +307,7 @@ class HorovodBasics:
             if number == INVALID and sorted(ranks) in self._get_process_set_ids_and_ranks().values():
                 raise FileExistsError(text)
             engine.raise_for(number, text)
+        names.forget_set(number)
         late_links.attach(self._place, sorted(ranks), number)
         return number
 

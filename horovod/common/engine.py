@@ -275,6 +275,11 @@ class OwnedBuffer:
         made.owner = self  # type: ignore[attr-defined]
         return made
 
+    @property
+    def __array_interface__(self) -> Dict[str, Any]:
+        """Lets NumPy use the memory, as bytes, without importing NumPy here."""
+        return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.ptr, False)}
+
     def __bytes__(self) -> bytes:
         return ctypes.string_at(self.ptr, self.nbytes) if self.ptr else b""
 
