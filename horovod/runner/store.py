@@ -53,16 +53,11 @@ class StoreClient:
         timeout: float = 30.0,
     ) -> None:
         self.address, self.port = address, port
-        self._secret = secret
+        self.secret = secret
         self._who = {"rank": rank, "size": size, "host": host or socket.gethostname()}
         self._lock = threading.Lock()
         self._sock: Optional[socket.socket] = None
         self._open(timeout)
-
-    @property
-    def secret(self) -> bytes:
-        """The job's secret, which the links between ranks prove too."""
-        return self._secret
 
     def set(self, key: str, value: bytes) -> None:
         """Puts a value on the board (replacing an earlier one)."""
@@ -78,7 +73,7 @@ class StoreClient:
             self._lock.release()
             self._ask(wire.FAIL, "", reason.encode())
         else:  # another thread waits in get(): it shall be woken, not waited for
-            with StoreClient(self.address, self.port, self._secret, host=str(self._who["host"])) as other:
+            with StoreClient(self.address, self.port, self.secret, host=str(self._who["host"])) as other:
                 other._ask(wire.FAIL, "", reason.encode())
 
     def done(self) -> None:
@@ -97,7 +92,7 @@ class StoreClient:
         if sock is not None:
             sock.close()
 
-    def __enter__(self) -> "StoreClient":
+    def __enter__(self) -> StoreClient:
         return self
 
     def __exit__(self, kind: object, value: object, traceback: object) -> None:
@@ -115,7 +110,7 @@ class StoreClient:
         self._sock = _dial(self.address, self.port, deadline, timeout)
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            key = auth.connect(self._sock, self._secret, max(deadline - time.monotonic(), 5.0))
+            key = auth.connect(self._sock, self.secret, max(deadline - time.monotonic(), 5.0))
         except auth.AuthenticationError as error:
             self.close()
             raise StoreError(f"cannot join the job at {self.address}:{self.port}: {error}") from None
