@@ -18,7 +18,7 @@ class HostInfo:
     slots: int
 
     @staticmethod
-    def from_string(text: str) -> "HostInfo":
+    def from_string(text: str) -> HostInfo:
         """Parses "node7:4" (or "[fe80::1]:4")."""
         match = _ENTRY.match(text.strip())
         if match is None:
@@ -57,7 +57,9 @@ def parse_hosts(hosts: str) -> List[HostInfo]:
     for name in names:
         if names.count(name) > 1:
             total = sum(info.slots for info in infos if info.hostname == name)
-            raise ValueError(f"Host {name} is listed {names.count(name)} times; list it once, e.g. {name}:{total}")
+            raise ValueError(
+                f"Host {name} is listed {names.count(name)} times; list it once, e.g. {name}:{total}"
+            )
     return infos
 
 

@@ -31,7 +31,7 @@ class Identity:
     cross_size: int = UNKNOWN
     # Connects to the job's store within the given seconds, starting the server first where it is this
     # rank's duty. None for a world of one.
-    meet: Optional[Callable[["Identity", float], StoreClient]] = None
+    meet: Optional[Callable[[Identity, float], StoreClient]] = None
     # How ranks found out who they are, in words, for `horovodrun --check` and errors.
     found_by: str = ""
 

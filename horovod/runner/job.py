@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job from start to end: place ranks, start them on every host, watch, report, clean up.
 
-    settings -> slots -> store -> workers on each host -> first failure or all done -> everything ended
+settings -> slots -> store -> workers on each host -> first failure or all done -> everything ended
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class JobFailed(RuntimeError):
         super().__init__(
             "Horovod detected that one or more processes exited with non-zero status, thus causing the job "
             "to be terminated. The first process to do so was:\n"
-            f"Process name: {first.rank}\nExit code: {first.code}{_signal_text(first.code)}\nHost: {first.host}\n"
+            f"Process name: {first.rank}\nExit code: {first.code}{_signal_text(first.code)}\n"
+            f"Host: {first.host}\n"
             + (f"Last lines of its output:{last}\n" if last else "It printed nothing.\n")
         )
 
@@ -90,6 +91,8 @@ class HostRunner(Protocol):
 
     def signal(self, number: int) -> None: ...
 
+    def pause(self) -> None: ...
+
     def terminate(self) -> None: ...
 
     def close(self) -> None: ...
@@ -101,11 +104,13 @@ Event = Tuple[str, Any, Any]
 class Job:
     """A running (or to be run) static job."""
 
-    def __init__(self, settings: JobSettings, prepare: Optional[Callable[[StoreServer], None]] = None) -> None:
+    def __init__(
+        self, settings: JobSettings, prepare: Optional[Callable[[StoreServer], None]] = None
+    ) -> None:
         self.settings = settings
         self.slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
         self._prepare = prepare
-        self._events: "queue.SimpleQueue[Event]" = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._runners: Dict[str, HostRunner] = {}
         self._left = {slot.rank for slot in self.slots}
         self._failures: List[WorkerFailure] = []
@@ -161,7 +166,12 @@ class Job:
         starters = []
         for host, slots in by_host.items():
             specs = [
-                WorkerSpec(slot.rank, self.settings.command, _worker_env(shared, slot, plan.store_for[host], self.store.port), os.getcwd())
+                WorkerSpec(
+                    slot.rank,
+                    self.settings.command,
+                    _worker_env(shared, slot, plan.store_for[host], self.store.port),
+                    os.getcwd(),
+                )
                 for slot in slots
             ]
             if host in plan.local:
@@ -197,9 +207,9 @@ class Job:
                 now = time.monotonic()
                 if now > deadline:
                     raise HostError(
-                        f"Timed out waiting for {', '.join(sorted(waiting))} to start their workers over ssh. "
-                        "Please check connectivity between servers. You may need to increase the --start-timeout "
-                        "parameter if you have too many servers. "
+                        f"Timed out waiting for {', '.join(sorted(waiting))} to start workers over ssh. "
+                        "Please check connectivity between servers. You may need to increase the "
+                        "--start-timeout parameter if you have too many servers. "
                         f"Timeout after {self.settings.start_timeout:g} seconds."
                     ) from None
                 if now > next_word:
@@ -244,6 +254,8 @@ class Job:
             lost = [slot.rank for slot in self.slots if slot.hostname == who and slot.rank in self._left]
             if lost:
                 raise HostError(f"Lost host {who} ({ranks_text(lost)}): {what}")
+        elif kind == "unreachable":
+            raise HostError(f"Could not start workers on host {who}: {what}")
         elif kind == "signal":
             raise JobInterrupted(who)
 
@@ -260,7 +272,9 @@ class Job:
 
     def _end(self, clean: bool) -> None:
         if not clean:
-            enders = [threading.Thread(target=runner.terminate, daemon=True) for runner in self._runners.values()]
+            enders = [
+                threading.Thread(target=runner.terminate, daemon=True) for runner in self._runners.values()
+            ]
             for ender in enders:
                 ender.start()
             for ender in enders:
@@ -279,7 +293,12 @@ class Job:
         def handler(number: int, frame: object) -> None:
             self._events.put(("signal", number, None))
 
-        before = {}
+        def stopped(number: int, frame: object) -> None:
+            for runner in self._runners.values():
+                runner.pause()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        before = {signal.SIGTSTP: signal.signal(signal.SIGTSTP, stopped)}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup horovodrun ... &
                 before[number] = signal.signal(number, handler)

@@ -67,13 +67,18 @@ def run(
                  elastic jobs.
 
     If func raises on a rank, the exception is raised here, with the remote traceback as its cause, and the
-    other ranks are ended. A rank that dies otherwise raises RuntimeError with its host, exit code and last lines.
+    other ranks are ended. A rank that dies otherwise raises RuntimeError with its host, exit code and
+    last lines.
     """
     num_proc = _renamed("np", np, "num_proc", num_proc)
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
     max_num_proc = _renamed("max_np", max_np, "max_num_proc", max_num_proc)
     if network_interface:
-        warnings.warn("network_interface is deprecated, use network_interfaces instead", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "network_interface is deprecated, use network_interfaces instead",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         network_interfaces = network_interface.split(",")
     if hosts is not None and hostfile is not None:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
@@ -84,6 +89,7 @@ def run(
 
         refuse_elastic()
 
+    from horovod.common import config
     from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
     from horovod.runner.job import JobSettings
 
@@ -96,7 +102,7 @@ def run(
         env=_importable(dict(os.environ if env is None else env)),
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
-        start_timeout=float(start_timeout or os.environ.get("HOROVOD_START_TIMEOUT", 30)),
+        start_timeout=float(start_timeout or config.get("start_timeout")),
         nics=list(network_interfaces) if network_interfaces else None,
         output_filename=output_filename,
         verbose=int(verbose or 0),
@@ -111,7 +117,7 @@ def run(
     return run_job(settings, payload)
 
 
-def run_job(settings: "JobSettings", payload: bytes) -> List[Any]:
+def run_job(settings: JobSettings, payload: bytes) -> List[Any]:
     """Runs a pickled (function, args, kwargs) on every rank of a job."""
     from horovod.runner.job import Job, JobFailed
     from horovod.runner.run_task import FUNCTION
@@ -127,7 +133,7 @@ def run_job(settings: "JobSettings", payload: bytes) -> List[Any]:
     return collect_results(job.store, settings.num_proc)
 
 
-def collect_results(store: "StoreServer", size: int) -> List[Any]:
+def collect_results(store: StoreServer, size: int) -> List[Any]:
     """The return values that the ranks left in the store, in rank order."""
     import cloudpickle
 
@@ -142,7 +148,7 @@ def collect_results(store: "StoreServer", size: int) -> List[Any]:
     return results
 
 
-def raise_remote_error(failure: "JobFailed", store: "StoreServer") -> None:
+def raise_remote_error(failure: JobFailed, store: StoreServer) -> None:
     """Raises the exception of the failed rank, if it left one."""
     import cloudpickle
 

@@ -62,12 +62,12 @@ class StoreServer:
         self.size = size
         self._notice = notice or (lambda text: None)
         self._values: Dict[str, bytes] = {}
-        self._changed: Dict[str, "asyncio.Event"] = {}
+        self._changed: Dict[str, asyncio.Event] = {}
         self._present: Dict[int, Member] = {}
         self._hosts_seen: Dict[int, str] = {}
         self._failure: Optional[str] = None
         self._strangers = 0
-        self._connections: Set["asyncio.Task[None]"] = set()
+        self._connections: Set[asyncio.Task[None]] = set()
         self._sockets = _listen(addresses, port)
         self.addresses = [s.getsockname()[0] for s in self._sockets]
         self.address = self.addresses[0]
@@ -107,7 +107,7 @@ class StoreServer:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
-    def __enter__(self) -> "StoreServer":
+    def __enter__(self) -> StoreServer:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -233,7 +233,9 @@ class StoreServer:
             )
         skew = float(facts["time"]) - time.time()
         if abs(skew) > CLOCK_SKEW_SECONDS:
-            self._notice(f"the clock of host {new.host} is {skew:+.0f} s off; timelines and logs will not line up")
+            self._notice(
+                f"the clock of host {new.host} is {skew:+.0f} s off; timelines and logs will not line up"
+            )
         if new.rank >= 0:
             await self._check_rank(new)
             self._present[new.rank] = new

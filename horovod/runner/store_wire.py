@@ -69,7 +69,7 @@ def pack_request(verb: int, key: str, value: bytes) -> bytes:
     return bytes([verb]) + KEY_LENGTH.pack(len(name)) + name + value
 
 
-def unpack_request(payload: bytes) -> "tuple[int, str, bytes]":
+def unpack_request(payload: bytes) -> tuple[int, str, bytes]:
     """The verb, key and value of a request payload."""
     try:
         verb = payload[0]

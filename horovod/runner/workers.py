@@ -51,7 +51,7 @@ class Workers:
     ) -> None:
         self._on_output = on_output
         self._on_exit = on_exit
-        self._processes: Dict[int, "subprocess.Popen[bytes]"] = {}
+        self._processes: Dict[int, subprocess.Popen[bytes]] = {}
         self._watchdog = _start_watchdog()
         self._selector = selectors.DefaultSelector()
         self._open: Dict[int, int] = {}  # rank -> streams still open
@@ -68,7 +68,9 @@ class Workers:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._relay.start()
         for rank in list(self._processes):
-            waiter = threading.Thread(target=self._wait_one, args=(rank,), name=f"horovod-wait-{rank}", daemon=True)
+            waiter = threading.Thread(
+                target=self._wait_one, args=(rank,), name=f"horovod-wait-{rank}", daemon=True
+            )
             waiter.start()
             self._waiters.append(waiter)
 
@@ -77,8 +79,11 @@ class Workers:
         for process in self._processes.values():
             _signal_group(process.pid, number)
 
+    def pause(self) -> None:
+        """Nothing to do for workers of this machine; see RemoteHost.pause."""
+
     def terminate(self, grace: float = GRACE_SECONDS) -> None:
-        """Asks all workers to end, and ends those that did not after the grace period. Returns when all are gone."""
+        """Asks all workers to end, and ends those that have not after the grace period."""
         self.signal(signal.SIGTERM)
         deadline = time.monotonic() + grace
         for process in self._processes.values():
@@ -188,6 +193,6 @@ def _signal_group(pid: int, number: int) -> None:
         pass
 
 
-def _start_watchdog() -> "subprocess.Popen[bytes]":
+def _start_watchdog() -> subprocess.Popen[bytes]:
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watchdog.py")
     return subprocess.Popen([sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, env={})

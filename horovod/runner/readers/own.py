@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovodrun and horovod.run, or anybody who sets the same variables (see readers/kubernetes.py).
 
-    HOROVOD_RANK=3   HOROVOD_SIZE=8   HOROVOD_LOCAL_RANK=1   HOROVOD_LOCAL_SIZE=2
-    HOROVOD_CROSS_RANK=1   HOROVOD_CROSS_SIZE=4   HOROVOD_HOSTNAME=node7
-    HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1   HOROVOD_GLOO_RENDEZVOUS_PORT=40213
-    _HOROVOD_SECRET_KEY=<base64 of 32 bytes>
+HOROVOD_RANK=3   HOROVOD_SIZE=8   HOROVOD_LOCAL_RANK=1   HOROVOD_LOCAL_SIZE=2
+HOROVOD_CROSS_RANK=1   HOROVOD_CROSS_SIZE=4   HOROVOD_HOSTNAME=node7
+HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1   HOROVOD_GLOO_RENDEZVOUS_PORT=40213
+_HOROVOD_SECRET_KEY=<base64 of 32 bytes>
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
         return None
     for name in (RANK, SIZE, PORT, SECRET):
         if name not in env:
-            raise RuntimeError(f"{ADDRESS} is set but {name} is not; set all of them or none (docs/running.md)")
+            raise RuntimeError(
+                f"{ADDRESS} is set but {name} is not; set all of them or none (docs/running.md)"
+            )
     address, port, secret = env[ADDRESS], int(env[PORT]), decode_secret(env[SECRET])
 
     def meet(me: Identity, timeout: float) -> StoreClient:

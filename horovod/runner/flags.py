@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of horovodrun. Flags that are settings come from the table in horovod.common.config."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import warnings
+from typing import Any, List, NoReturn, Optional, Sequence, Union
+
+from horovod.common import config
+from horovod.version import __version__
+
+_DESCRIPTION = """\
+Runs a script on many processes, on this machine or on several.
+
+  horovodrun -np 4 python train.py                        four processes here
+  horovodrun -np 8 -H node1:4,node2:4 python train.py     four on each of two hosts, over ssh
+  horovodrun --check -np 2                                tests whether that would work, and how fast it is
+  horovodrun --check-build                                which frameworks and libraries were found
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The complete parser."""
+    parser = _Parser(
+        prog="horovodrun",
+        usage="horovodrun [options] command [arguments of the command]",
+        description=_DESCRIPTION,
+        formatter_class=_Formatter,
+    )
+    parser.add_argument("-v", "--version", action="version", version=__version__, help="Show the version.")
+    _add_job(parser)
+    _add_hosts(parser)
+    _add_output(parser)
+    config.add_arguments(parser, skip=("log_hide_time",))
+    _add_elastic(parser)
+    _add_launchers(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="The command to run as every rank.")
+    parser.set_defaults(run_func=None, executable=None)
+    return parser
+
+
+def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """Parses a command line (default: this process's), with the values of --config-file filled in."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.command and args.command[0] == "--":
+        args.command = args.command[1:]
+    if args.config_file:
+        _apply_config_file(parser, args)
+    config.env_of(vars(args))  # raises ValueError for values out of range
+    if args.num_proc is not None and args.num_proc < 1:
+        parser.error(f"-np must be at least 1, not {args.num_proc}")
+    return args
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("job")
+    group.add_argument(
+        "-np", "--num-proc", dest="num_proc", type=int, metavar="N",
+        help="Number of processes. Inside a Slurm or LSF allocation it defaults to the allocated tasks.",
+    )  # fmt: skip
+    group.add_argument(
+        "-cb", "--check-build", action="store_true",
+        help="Show the frameworks, launchers and libraries found, and what to install for those missing.",
+    )  # fmt: skip
+    group.add_argument(
+        "--check", action="store_true",
+        help="Run a short self-test on the given hosts: ranks, addresses, transports, speed, advice.",
+    )  # fmt: skip
+    group.add_argument(
+        "--start-timeout", dest="start_timeout", type=int, metavar="S",
+        default=int(os.environ.get("HOROVOD_START_TIMEOUT", 30)),
+        help="Seconds to wait for all hosts to start their workers (default 30, or HOROVOD_START_TIMEOUT).",
+    )  # fmt: skip
+    group.add_argument(
+        "--config-file", metavar="FILE", help="YAML file with settings; flags given here win over it."
+    )
+    group.add_argument(
+        "--verbose", action="store_true", help="Say what is done and why, e.g. how addresses are chosen."
+    )
+    group.add_argument(
+        "--disable-cache", action="store_true", help="Accepted for compatibility: nothing is cached."
+    )
+
+
+def _add_hosts(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("hosts")
+    choice = group.add_mutually_exclusive_group()
+    choice.add_argument(
+        "-H", "--hosts", metavar="HOST:SLOTS,...", help="Hosts with the most ranks each may run."
+    )
+    choice.add_argument(
+        "-hostfile",
+        "--hostfile",
+        metavar="FILE",
+        help="File with one 'host slots=N' a line; # starts a comment.",
+    )
+    choice.add_argument(
+        "--host-discovery-script",
+        metavar="FILE",
+        help="Elastic: a script that prints the hosts available now.",
+    )
+    group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="ssh port of all hosts.")
+    group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="ssh private key.")
+    group.add_argument(
+        "--network-interfaces", dest="nics", action=_Interfaces, metavar="NIC,...",
+        help="Interfaces to use between hosts. Default: those on the route between them.",
+    )  # fmt: skip
+    group.add_argument(
+        "--network-interface",
+        dest="nics",
+        action=_Interfaces,
+        metavar="NIC",
+        help="One such interface; repeatable.",
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output-filename",
+        metavar="DIR",
+        help="Also write what rank N prints to DIR/rank.N/stdout and stderr.",
+    )
+    stamps = group.add_mutually_exclusive_group()
+    stamps.add_argument(
+        "-prefix-timestamp", "--prefix-output-with-timestamp", action="store_true",
+        help="Put the time in front of every line the ranks print.",
+    )  # fmt: skip
+    stamps.add_argument(
+        "--log-without-timestamp", dest="log_with_timestamp", action="store_false", default=None,
+        help="Print Horovod's own log messages without the time.",
+    )  # fmt: skip
+    hidden: Any = dict(dest="log_with_timestamp", help=argparse.SUPPRESS)
+    stamps.add_argument("--log-with-timestamp", action="store_true", default=None, **hidden)
+    stamps.add_argument(
+        "--log-hide-timestamp", action=_Renamed, const=("--log-without-timestamp", False), **hidden
+    )
+    stamps.add_argument(
+        "--no-log-hide-timestamp", action=_Renamed, const=("--log-with-timestamp", True), **hidden
+    )
+
+
+def _add_elastic(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "elastic", "Jobs that grow and shrink. The driver for them is not available yet."
+    )
+    group.add_argument("--min-np", "--min-num-proc", dest="min_num_proc", type=int, metavar="N",
+                       help="Fewest processes to run with; makes the job elastic.")  # fmt: skip
+    group.add_argument("--max-np", "--max-num-proc", dest="max_num_proc", type=int, metavar="N",
+                       help="Most processes to run with.")  # fmt: skip
+    group.add_argument("--slots-per-host", dest="slots", type=int, metavar="N",
+                       help="Slots of discovered hosts that do not say.")  # fmt: skip
+    group.add_argument("--elastic-timeout", type=int, metavar="S",
+                       default=int(os.environ.get("HOROVOD_ELASTIC_TIMEOUT", 600)),
+                       help="Seconds to wait for enough slots after a change (default 600).")  # fmt: skip
+    group.add_argument("--reset-limit", type=int, metavar="N", help="Most resets before giving up.")
+    group.add_argument("--blacklist-cooldown-range", dest="cooldown_range", type=int, nargs=2,
+                       metavar=("MIN", "MAX"), help="Seconds a failed host is left alone.")  # fmt: skip
+
+
+def _add_launchers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "launchers", "Default: horovodrun starts the ranks itself, here or over ssh."
+    )
+    choice = group.add_mutually_exclusive_group()
+    choice.add_argument("--gloo", dest="use_gloo", action="store_true", help="The default, said aloud.")
+    choice.add_argument(
+        "--mpi", dest="use_mpi", action="store_true", help="Start the ranks with the mpirun found."
+    )
+    choice.add_argument(
+        "--jsrun", dest="use_jsrun", action="store_true", help="Start the ranks with LSF's jsrun."
+    )
+    group.add_argument("--mpi-args", metavar="ARGS", help='More arguments for mpirun, as --mpi-args="...".')
+    group.add_argument(
+        "--binding-args", metavar="ARGS", help="Process binding arguments for mpirun or jsrun."
+    )
+    group.add_argument("--tcp", dest="tcp_flag", action="store_true", help="TCP only, no InfiniBand.")
+
+
+def _apply_config_file(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    import yaml
+
+    try:
+        with open(args.config_file, encoding="utf-8") as file:
+            document = yaml.safe_load(file) or {}
+    except OSError as error:
+        parser.error(f"cannot read --config-file {args.config_file}: {error.strerror}")
+    except yaml.YAMLError as error:
+        parser.error(f"--config-file {args.config_file} is not YAML: {error}")
+    if not isinstance(document, dict):
+        parser.error(
+            f"--config-file {args.config_file} must hold sections such as 'params:'; see docs/running.md"
+        )
+    _apply_controller(args, document.get("controller"))
+    for name, value in config.flags_of_yaml(document).items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
+def _apply_controller(args: argparse.Namespace, controller: Optional[str]) -> None:
+    if controller is None or args.use_gloo or args.use_mpi or args.use_jsrun:
+        return
+    if str(controller).lower() not in ("gloo", "mpi"):
+        raise ValueError(f"No such controller supported: {controller}")
+    setattr(args, f"use_{str(controller).lower()}", True)
+
+
+class _Interfaces(argparse.Action):
+    """Collects interface names; repeated flags add to each other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Union[str, Sequence[Any], None],
+        option_string: Optional[str] = None,
+    ) -> None:
+        text = str(values)
+        if option_string == "--network-interface" and "," in text:
+            warnings.warn(
+                "--network-interface takes one name; use --network-interfaces for a list",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        names = {name.strip() for name in text.split(",") if name.strip()}
+        namespace.nics = (namespace.nics or set()) | names
+
+
+class _Renamed(argparse.Action):
+    """An old spelling of a flag: const is (new spelling, value)."""
+
+    def __init__(self, option_strings: List[str], dest: str, **kwargs: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **kwargs)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Union[str, Sequence[Any], None],
+        option_string: Optional[str] = None,
+    ) -> None:
+        new, value = self.const
+        warnings.warn(
+            f"Argument {option_string} has been replaced by {new} and will be removed in v0.21.0",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        setattr(namespace, self.dest, value)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong and what was probably meant."""
+        known = [option for action in self._actions for option in action.option_strings]
+        hints = []
+        for word in message.replace(",", " ").split():
+            if word.startswith("--") and word not in known:
+                close = difflib.get_close_matches(word.split("=")[0], known, n=1)
+                hints += [f"Did you mean {close[0]}?"] if close else []
+        if "unrecognized arguments" in message:
+            hints.append(
+                "Options of your own script go after the command: horovodrun -np 2 python train.py --lr 0.1"
+            )
+        self.exit(2, f"horovodrun: error: {message}\n" + "".join(f"  {hint}\n" for hint in hints)
+                  + "  See horovodrun --help\n")  # fmt: skip
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        width = min(int(os.environ.get("COLUMNS", 0)) or _terminal_width(), 120)
+        super().__init__(prog, max_help_position=34, width=width)
+
+
+def _terminal_width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 100

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun: from a command line to a running job.
+
+Imports no framework and little else: starting a job must cost no more than starting its processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Dict, List, Optional
+
+from horovod.common import config
+from horovod.runner import flags
+from horovod.runner.allocation import allocated_hosts
+from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
+
+
+def parse_args() -> argparse.Namespace:
+    """Parses sys.argv as horovodrun does."""
+    args = flags.parse(sys.argv[1:])
+    if args.num_proc is None and not (args.check_build or args.check or "LSB_JOBID" in os.environ):
+        if allocated_hosts(os.environ) is None:
+            flags.make_parser().error("how many processes? Give -np, e.g. horovodrun -np 4 python train.py")
+    return args
+
+
+def run_commandline() -> None:
+    """The horovodrun command."""
+    try:
+        sys.exit(_run(parse_args()))
+    except (ValueError, NotImplementedError, RuntimeError) as error:
+        code = _report(error)
+    sys.exit(code)
+
+
+def _report(error: Exception) -> int:
+    """Prints what ended the job, without a traceback of ours. Returns the exit status."""
+    from horovod.runner.job import JobInterrupted
+
+    print(f"horovodrun: {error}".rstrip(), file=sys.stderr)
+    return 128 + error.number if isinstance(error, JobInterrupted) else 1
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.check_build:
+        return check_build(args.verbose)
+    if args.min_num_proc is not None or args.host_discovery_script is not None:
+        from horovod.runner.elastic_gap import refuse_elastic
+
+        refuse_elastic()
+    if args.check:
+        from horovod.runner.self_test import command, default_num_proc
+
+        args.command = command()
+        args.num_proc = args.num_proc or default_num_proc()
+    if not args.command:
+        raise ValueError("no command to run; e.g. horovodrun -np 4 python train.py")
+    return _run_static(args)
+
+
+def check_build(verbose: bool = False) -> int:
+    """Prints what was found at run time."""
+    from horovod.runner.check_build import report
+
+    print(report(verbose))
+    return 0
+
+
+def _run_static(args: argparse.Namespace) -> int:
+    from horovod.runner.job import Job, JobSettings
+
+    hosts = job_hosts(args)
+    num_proc = args.num_proc or sum(host.slots for host in hosts)
+    slots = sum(host.slots for host in hosts)
+    if num_proc > slots:
+        raise ValueError(
+            f"Requested more processes ({num_proc}) than there are available slots ({slots}); "
+            f"lower -np or raise the slots, e.g. -H {hosts[0].hostname}:{num_proc}"
+        )
+    settings = JobSettings(
+        command=list(args.command),
+        num_proc=num_proc,
+        hosts=hosts,
+        env=job_env(args),
+        ssh_port=args.ssh_port,
+        ssh_identity_file=args.ssh_identity_file,
+        start_timeout=float(args.start_timeout),
+        nics=sorted(args.nics) if args.nics else None,
+        output_filename=args.output_filename,
+        prefix_output_with_timestamp=args.prefix_output_with_timestamp,
+        verbose=2 if args.verbose else 0,
+    )
+    if args.use_mpi:
+        from horovod.runner.mpi_run import mpi_run
+
+        return mpi_run(settings, args.mpi_args, args.binding_args, args.tcp_flag)
+    if args.use_jsrun:
+        from horovod.runner.js_run import js_run
+
+        return js_run(settings, args.mpi_args, args.binding_args)
+    Job(settings).run()
+    return 0
+
+
+def job_hosts(args: argparse.Namespace) -> List[HostInfo]:
+    """Where to run: what the user says, else the allocation we are in, else here."""
+    if args.hosts:
+        return parse_hosts(args.hosts)
+    if args.hostfile:
+        return parse_hosts(parse_host_files(args.hostfile))
+    found = allocated_hosts(os.environ)
+    if found is not None and (args.num_proc is None or sum(host.slots for host in found) >= args.num_proc):
+        return found
+    return [HostInfo("localhost", args.num_proc or 1)]
+
+
+def job_env(args: argparse.Namespace, base: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+    """The environment of the workers: this one's, with the settings given as flags."""
+    env = dict(os.environ if base is None else base)
+    env.update(config.env_of(vars(args)))
+    if args.tcp_flag:
+        env["NCCL_IB_DISABLE"] = "1"
+    return env
+
+
+if __name__ == "__main__":
+    run_commandline()
