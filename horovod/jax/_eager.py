@@ -24,7 +24,7 @@ def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[i
     inputs = [np.ascontiguousarray(np.asarray(array)) for array in arrays]
     inputs = [i.reshape(np.shape(a)) for i, a in zip(inputs, arrays)]  # ascontiguousarray makes scalars 1-d
     outputs = [_empty(i.shape, i.dtype) if call.kind in (ALLREDUCE, BROADCAST) else None for i in inputs]
-    base = names.wire_name(call.prefix(len(inputs)), call.name)
+    base = names.wire_name(call.prefix(len(inputs)), call.name, call.process_set)
     wire_names = [base] if len(inputs) == 1 else names.member_names(base, len(inputs))
     requests = [
         engine.request(

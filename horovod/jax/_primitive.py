@@ -96,10 +96,10 @@ mlir.register_lowering(collective_p, _lower_elsewhere)
 
 def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, call: Call) -> Tuple[List[Any], List[int]]:
     """vmap: collectives work along the first axis, or on every element, so the mapped axis goes last."""
-    size = next(a.shape[axis] for a, axis in zip(arrays, axes) if axis is not batching.not_mapped)
+    size = next(a.shape[axis] for a, axis in zip(arrays, axes) if axis is not None)
     moved = [
         jnp.broadcast_to(a[..., None], (*a.shape, size))
-        if axis is batching.not_mapped
+        if axis is None
         else jnp.moveaxis(a, axis, -1)
         for a, axis in zip(arrays, axes)
     ]
