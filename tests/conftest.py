@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and fixtures of all tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for path in (os.path.dirname(HERE), os.path.join(HERE, "support")):
+    if path not in sys.path:
+        sys.path.insert(0, path)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run tests that take minutes or many GiB")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
+    if config.getoption("--slow"):
+        return
+    skip = pytest.mark.skip(reason="slow: run with --slow")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_worlds():
+    yield
+    from world import close_all
+
+    close_all()
