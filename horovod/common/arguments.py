@@ -23,9 +23,7 @@ def resolve_op(op: Optional[int], average: Optional[bool] = None) -> int:
     if op is None:
         return Average
     if not isinstance(op, int) or not 0 <= op <= Product:
-        raise ValueError(
-            f"op={op!r} is not a reduction; use hvd.Average, Sum, Adasum, Min, Max or Product."
-        )
+        raise ValueError(f"op={op!r} is not a reduction; use hvd.Average, Sum, Adasum, Min, Max or Product.")
     return op
 
 

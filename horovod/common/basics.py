@@ -15,9 +15,7 @@ from horovod.common.constants import INVALID, OK, Adasum, Average, Max, Min, Pro
 from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 
-INIT_FAILED = (
-    "Horovod initialization failed. Please check log messages above for a more descriptive error."
-)
+INIT_FAILED = "Horovod initialization failed. Please check log messages above for a more descriptive error."
 
 
 class HorovodBasics:

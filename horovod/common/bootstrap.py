@@ -29,6 +29,7 @@ from horovod.version import __version__
 _generation = 0  # how often this process has joined a world; keeps the store's keys of two starts apart
 
 LOCALHOST = "127.0.0.1"
+_SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 
 class Place:
@@ -118,7 +119,8 @@ def start(identity: Any, card: Dict[str, Any]) -> Place:
     try:
         store = identity.open_store(timeout)
     except RuntimeError as error:
-        raise HorovodInternalError(f"rank {identity.rank} on {identity.host} could not join: {error}") from error
+        who = f"rank {identity.rank} on {identity.host}"
+        raise HorovodInternalError(f"{who} could not join: {error}") from error
     try:
         place = _join(identity, store, card, f"init/{_generation}", timeout)
         store.done()
@@ -218,8 +220,8 @@ def _misfit(cards: List[Dict[str, Any]]) -> str:
         who = f"rank {card['rank']} on {card['host']}"
         if card["version"] != first["version"]:
             return (
-                f"{who} runs Horovod {card['version']} but rank 0 on {first['host']} runs {first['version']}: "
-                "install the same version everywhere"
+                f"{who} runs Horovod {card['version']} but rank 0 on {first['host']} runs "
+                f"{first['version']}: install the same version everywhere"
             )
         if card["size"] != first["size"]:
             return f"{who} believes in {card['size']} ranks, rank 0 on {first['host']} in {first['size']}"
@@ -254,7 +256,7 @@ def _check_store(store: Any, scope: str) -> None:
 
 
 def _my_address(store_address: str, store_port: int) -> str:
-    """The address other ranks can reach this one at: the chosen interface's, or the one that leads to the store."""
+    """Where other ranks can reach this one: the chosen interface, or the one that leads to the store."""
     interface = config.get("gloo_iface")
     if interface:
         return _interface_address(interface)
@@ -269,11 +271,13 @@ def _interface_address(interface: str) -> str:
     import struct
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("256s", interface[:15].encode())
         try:
-            packed = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", interface[:15].encode()))  # SIOCGIFADDR
+            packed = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
         except OSError as error:
             names = ", ".join(name for _, name in socket.if_nameindex())
-            raise RuntimeError(f"HOROVOD_GLOO_IFACE={interface}: {error.strerror}; this host has {names}") from error
+            text = f"HOROVOD_GLOO_IFACE={interface}: {error.strerror}; this host has {names}"
+            raise RuntimeError(text) from error
     return socket.inet_ntoa(packed[20:24])
 
 
@@ -297,7 +301,7 @@ def open_links(
     place: Place,
     planned: Sequence[Link],
     addresses: Sequence[Tuple[str, int]],
-    acceptor: Acceptor,
+    acceptor: Any,
     deadline: float,
     check: Any,
     opened: List[socket.socket],

@@ -2,9 +2,9 @@
 """The settings of a job: one table from which everything else follows.
 
 A row gives a setting's environment variable, its `horovodrun` flag, its place in the YAML file of
-`--config-file`, its `horovod.run` argument (the flag's name with underscores) and its text. All four ways mean
-the same: they end as the environment variable of the workers, which `hvd.init()` hands to the engine. The
-reference in docs/settings.md is generated from this table by scripts/generate_settings.py.
+`--config-file`, its `horovod.run` argument (the flag's name with underscores) and its text. All four ways
+mean the same: they end as the environment variable of the workers, which `hvd.init()` hands to the engine.
+The reference in docs/settings.md is generated from this table by scripts/generate_settings.py.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ class Setting:
 # fmt: off
 SETTINGS: Tuple[Setting, ...] = (
     Setting("fusion_threshold", "HOROVOD_FUSION_THRESHOLD", int, 128 * MEBIBYTE,
-            "Tensors that are ready together are reduced together up to this many bytes; 0 reduces each alone.",
+            "Tensors that are ready together are reduced together up to this many bytes; 0: each alone.",
             "params", "--fusion-threshold-mb", "fusion_threshold_mb", scale=MEBIBYTE, minimum=0),
     Setting("cycle_time_ms", "HOROVOD_CYCLE_TIME", float, 0.0,
-            "Minimum time in milliseconds between two batches. The engine works without a cycle; set this only "
-            "to trade latency for larger batches.",
+            "Minimum time in milliseconds between two batches. The engine works without a cycle; set this "
+            "only to trade latency for larger batches.",
             "params", "--cycle-time-ms", "cycle_time_ms", minimum=0),
     Setting("cache_capacity", "HOROVOD_CACHE_CAPACITY", int, 1024,
             "How many tensor descriptions each rank remembers, to send a number instead of a description; 0 "
@@ -127,27 +127,29 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("disable_group_fusion", "HOROVOD_DISABLE_GROUP_FUSION", bool, False,
             "Reduce the tensors of a grouped operation only with each other.", "params"),
     Setting("autotune", "HOROVOD_AUTOTUNE", bool, False,
-            "Search for the fusion threshold and cycle time that move the most bytes a second.",
+            "Accepted for compatibility: batches form by load, so there is nothing to search for.",
             "autotune", "--autotune", "enabled", engine=False),
     Setting("autotune_log", "HOROVOD_AUTOTUNE_LOG", str, "",
-            "File for the values tried and their scores, written by rank 0.",
+            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
             "autotune", "--autotune-log-file", "log_file", needs="autotune", engine=False),
     Setting("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", int, 3,
-            "Samples to discard before tuning.",
-            "autotune", "--autotune-warmup-samples", "warmup_samples", minimum=0, needs="autotune", engine=False),
+            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
+            "autotune", "--autotune-warmup-samples", "warmup_samples", minimum=0, needs="autotune",
+            engine=False),
     Setting("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", int, 10,
-            "Steps in one sample.",
-            "autotune", "--autotune-steps-per-sample", "steps_per_sample", minimum=0, needs="autotune", engine=False),
+            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
+            "autotune", "--autotune-steps-per-sample", "steps_per_sample", minimum=0, needs="autotune",
+            engine=False),
     Setting("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", int, 20,
-            "Most samples to take.",
+            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
             "autotune", "--autotune-bayes-opt-max-samples", "bayes_opt_max_samples", minimum=0,
             needs="autotune", engine=False),
     Setting("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", float, 0.8,
-            "How noisy the samples are taken to be, from 0 to 1.",
+            "Accepted for compatibility, see HOROVOD_AUTOTUNE; from 0 to 1.",
             "autotune", "--autotune-gaussian-process-noise", "gaussian_process_noise", minimum=0, maximum=1,
             needs="autotune", engine=False),
     Setting("timeline", "HOROVOD_TIMELINE", str, "",
-            "File for a Chrome trace of every tensor, written by rank 0; DYNAMIC waits for hvd.start_timeline.",
+            "File for a Chrome trace of every tensor, written by rank 0; DYNAMIC waits for start_timeline.",
             "timeline", "--timeline-filename", "filename"),
     Setting("timeline_mark_cycles", "HOROVOD_TIMELINE_MARK_CYCLES", bool, False,
             "Mark in the timeline where each batch starts.",
@@ -174,24 +176,24 @@ SETTINGS: Tuple[Setting, ...] = (
             "How long hvd.init() waits for the other ranks.",
             "library_options", "--gloo-timeout-seconds", "gloo_timeout_seconds", minimum=0, engine=False),
     Setting("gloo_iface", "HOROVOD_GLOO_IFACE", str, "",
-            "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to the "
-            "launcher.", "library_options", engine=False),
+            "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to "
+            "the launcher.", "library_options", engine=False),
     Setting("adasum_chunk_size", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", int, 1 << 30,
             "Accepted for compatibility: Adasum needs no chunks.", "library_options", engine=False),
     Setting("dynamic_process_sets", "HOROVOD_DYNAMIC_PROCESS_SETS", bool, False,
             "Allow hvd.add_process_set and hvd.remove_process_set after hvd.init().",
             "process_sets", engine=False),
     Setting("controller", "HOROVOD_CONTROLLER", str, "",
-            "Who carries the control messages: gloo (this package's own sockets, the default) or mpi (started by "
-            "mpirun).", "library_options", engine=False),
+            "Who carries the control messages: gloo (this package's own sockets, the default) or mpi "
+            "(started by mpirun).", "library_options", engine=False),
     Setting("cpu_operations", "HOROVOD_CPU_OPERATIONS", str, "",
             "Who carries the data between hosts: gloo (this package's own sockets, the default) or mpi.",
             "library_options"),
     Setting("shm_slot_bytes", "HOROVOD_SHM_SLOT_BYTES", int, 1 << 20,
             "Size of one staging buffer of a rank in the host's shared memory, in bytes.", "tuning"),
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
-            "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of ranks "
-            "and cores of the host.", "tuning"),
+            "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
+            "ranks and cores of the host.", "tuning"),
     Setting("log_level", "HOROVOD_LOG_LEVEL", str, "warning",
             "Least important message to print: trace, debug, info, warning, error or fatal.",
             "logging", "--log-level", "level", choices=LOG_LEVELS),
@@ -236,7 +238,7 @@ def env_of(values: Mapping[str, Any]) -> Dict[str, str]:
 
 
 def flags_of_yaml(document: Mapping[str, Any]) -> Dict[str, Any]:
-    """Flag-named values from the `--config-file` document; a flag given on the command line wins over these."""
+    """Flag-named values from the `--config-file` document; flags on the command line win over these."""
     values: Dict[str, Any] = {}
     for setting in SETTINGS:
         section = document.get(setting.section)
@@ -292,9 +294,8 @@ def add_argument(container: Any, setting: Setting) -> None:
         setting.flag, dest=setting.dest, action="store_const", const=positive, default=None, help=text
     )
     shown = "" if "allreduce" in setting.name or "allgather" in setting.name else argparse.SUPPRESS
-    pair.add_argument(
-        opposite, dest=setting.dest, action="store_const", const=not positive, help=shown or f"Not {setting.flag}."
-    )
+    shown = shown or f"Not {setting.flag}."
+    pair.add_argument(opposite, dest=setting.dest, action="store_const", const=not positive, help=shown)
 
 
 def _opposite(flag: str) -> str:

@@ -78,7 +78,7 @@ class State:
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object = bcast_object
         self._rank = get_rank
-        self._host_messages: "queue.Queue[Tuple[float, int]]" = queue.Queue()
+        self._host_messages: queue.Queue[Tuple[float, int]] = queue.Queue()
         self._last_updated_timestamp: float = 0
         self._reset_callbacks: List[Callable[[], None]] = []
 
@@ -134,9 +134,7 @@ class State:
 class ObjectState(State):
     """State of plain Python objects: every keyword argument becomes an attribute that is kept."""
 
-    def __init__(
-        self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any
-    ) -> None:
+    def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         self._bcast_object = bcast_object
         self._saved_state: Dict[str, Any] = kwargs
         self._set_attrs()

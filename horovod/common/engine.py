@@ -22,8 +22,8 @@ from horovod.common.constants import GROUP, INVALID, OK, TIMEOUT, WILL_WAIT, Sum
 from horovod.common.exceptions import HorovodInternalError
 
 __all__ = [
-    "OwnedBuffer", "output", "poll", "raise_for", "release", "request", "run", "run_released", "submit", "take",
-    "wait",
+    "OwnedBuffer", "hold", "output", "poll", "raise_for", "release", "request", "run", "run_released",
+    "submit", "take", "wait",
 ]  # fmt: skip
 
 # A blocked wait returns this often to let Python handle signals (Ctrl-C).
@@ -88,8 +88,8 @@ def request(
         splits_address = ctypes.addressof(c_splits)
     # fmt: off
     made = _from_bytes(_PACK(
-        _REQUEST_SIZE, kind, c_name[1], input_ptr, output_ptr, c_shape[1], splits_address, prescale, postscale,
-        len(shape), dtype, op, root, process_set, n_splits, -1, 0, 0,
+        _REQUEST_SIZE, kind, c_name[1], input_ptr, output_ptr, c_shape[1], splits_address, prescale,
+        postscale, len(shape), dtype, op, root, process_set, n_splits, -1, 0, 0,
     ))
     # fmt: on
     made.keep = (c_name[0], c_shape[0], c_splits)
@@ -208,6 +208,11 @@ def wait(handle: int) -> None:
             return
         if status != TIMEOUT:
             raise_for(status, _native.last_error())
+
+
+def hold(handle: int, keep: Any) -> None:
+    """Keeps objects alive for a handle that was submitted without `submit`, as `submit(keep=...)` does."""
+    _kept[handle] = ((), keep)
 
 
 def release(handle: int) -> None:

@@ -50,7 +50,9 @@ def attach(place: Place, members: List[int], process_set: int) -> None:
             acceptor.close()
         for sock in opened:
             sock.close()
-    engine.run_released(engine.request(c.BARRIER, f"horovod.process_set.{process_set}.linked", c.UINT8, (), 0))
+    engine.run_released(
+        engine.request(c.BARRIER, f"horovod.process_set.{process_set}.linked", c.UINT8, (), 0)
+    )
 
 
 class _Nothing:
@@ -70,7 +72,11 @@ def _encoded(address: Tuple[str, int]) -> Tuple[bytes, int]:
 def _exchange(card: bytes, process_set: int) -> List[Tuple[str, int]]:
     buffer = ctypes.create_string_buffer(card, len(card))
     request = engine.request(
-        c.ALLGATHER, f"horovod.process_set.{process_set}.addresses", c.UINT8, (1, len(card)), ctypes.addressof(buffer)
+        c.ALLGATHER,
+        f"horovod.process_set.{process_set}.addresses",
+        c.UINT8,
+        (1, len(card)),
+        ctypes.addressof(buffer),
     )
     handle = engine.run([request], keep=(buffer,))
     try:

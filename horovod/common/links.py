@@ -3,7 +3,8 @@
 
 The side that accepts runs an `Acceptor`: one thread that takes connections, lets each prove the job's secret
 and say which link it is, and drops all others. It never waits for a single peer, so a port scan, garbage or a
-half-open connection costs a log line and nothing else. The side that dials proves the secret first, then sends
+half-open connection costs a log line and nothing else. The side that dials proves the secret first, then
+sends
 
     tag (48 bytes) = kind, process set, hop, from rank, to rank (5 x int32, big endian), padding
                      followed by its HMAC under the connection's key (32 bytes)
@@ -205,7 +206,11 @@ class Acceptor:
         except OSError:
             return  # gone again, or no descriptors left: the rest must go on
         sock.setblocking(False)
-        peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) > 1 else "a local process"
+        peer = (
+            f"{address[0]}:{address[1]}"
+            if isinstance(address, tuple) and len(address) > 1
+            else "a local process"
+        )
         stranger = _Stranger(sock, peer)
         stranger.step = lambda data: self._on_hello(stranger, data)
         self._strangers.append(stranger)

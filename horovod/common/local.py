@@ -39,8 +39,8 @@ class SharedMemory(NamedTuple):
 def host_key(name: str) -> str:
     """Equal for the processes that can share memory and reach each other's abstract sockets.
 
-    The host's name as the launcher gives it (a test may run several "hosts" on one machine), the kernel's boot
-    id (two machines may carry one name) and the network namespace (containers).
+    The host's name as the launcher gives it (a test may run several "hosts" on one machine), the kernel's
+    boot id (two machines may carry one name) and the network namespace (containers).
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -60,7 +60,9 @@ def share(
         scope: distinguishes this start of this job on this host from all others.
         check: called now and then while waiting; raises when the job has failed.
     """
-    name = b"\0horovod-" + hmac.digest(secret, b"shared memory " + scope.encode(), "sha256").hex()[:40].encode()
+    name = (
+        b"\0horovod-" + hmac.digest(secret, b"shared memory " + scope.encode(), "sha256").hex()[:40].encode()
+    )
     if rank == local_ranks[0]:
         return _give(secret, name, local_ranks, deadline, check)
     return _receive(secret, name, rank, local_ranks, deadline, check)

@@ -60,7 +60,14 @@ def broadcast_bytes(data: Optional[bytearray], root_rank: int, name: str, proces
     address = ctypes.addressof(size)
     engine.run_released(
         engine.request(
-            c.BROADCAST, f"{name}.sz", c.INT64, (1,), address, address, root=root_rank, process_set=process_set
+            c.BROADCAST,
+            f"{name}.sz",
+            c.INT64,
+            (1,),
+            address,
+            address,
+            root=root_rank,
+            process_set=process_set,
         )
     )
     payload = data if data is not None else bytearray(size.value)

@@ -52,7 +52,8 @@ class ProcessSet:
         members = _basics().process_set_ranks(self.process_set_id)
         if _basics().rank() not in members:
             raise ValueError("Process is not part of provided process set.")
-        return members.index(_basics().rank())
+        index: int = members.index(_basics().rank())
+        return index
 
     def included(self) -> Optional[bool]:
         """Whether this process is a member; None if the members are not known yet."""
@@ -61,7 +62,9 @@ class ProcessSet:
         return _basics().rank() in self.ranks
 
     def __str__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+        return (
+            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+        )
 
     __repr__ = __str__
 

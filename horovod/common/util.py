@@ -132,7 +132,9 @@ def num_rank_is_power_2(num_rank: int) -> bool:
     return num_rank != 0 and num_rank & (num_rank - 1) == 0
 
 
-def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Optional[int], Optional[bool]], int]:
+def get_average_backwards_compatibility_fun(
+    reduce_ops: Any,
+) -> Callable[[Optional[int], Optional[bool]], int]:
     """A function of (op, average) that gives the reduction to use."""
     return resolve_op
 
@@ -166,4 +168,3 @@ def is_version_greater_equal_than(ver: str, target: str) -> bool:
             f"We only accepts target version values in the form of: major.minor.patch. Received: {target}"
         )
     return version.parse(ver) >= version.parse(target)
-

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives on NumPy arrays, and on lists, numbers and anything with the buffer protocol.
 
-    import horovod.numpy as hvd
-    hvd.init()
-    print(hvd.allreduce([1.0, 2.0]))
+import horovod.numpy as hvd
+hvd.init()
+print(hvd.allreduce([1.0, 2.0]))
 """
 
 from horovod.common import elastic
@@ -76,7 +76,7 @@ __all__ = [
     "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
     "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
     "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join", "local_rank",
-    "local_size", "metrics", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "poll", "rank",
-    "reducescatter", "reducescatter_async", "remove_process_set", "rocm_built", "shutdown", "size",
+    "local_size", "metrics", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "poll",
+    "rank", "reducescatter", "reducescatter_async", "remove_process_set", "rocm_built", "shutdown", "size",
     "start_timeline", "stop_timeline", "synchronize",
 ]  # fmt: skip

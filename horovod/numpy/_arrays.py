@@ -36,7 +36,7 @@ def dtype_number(dtype: Any) -> int:
 
 
 def as_array(value: Any) -> Array:
-    """An array over the value's memory where it has any (arrays, buffers), else a new one (lists, numbers)."""
+    """An array over the value's memory if it has any (arrays, buffers), else a new one (lists, numbers)."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, bytes):
@@ -53,7 +53,11 @@ def address(array: Array) -> int:
     """Where a dense array's memory is."""
     try:
         return _addressof(_from_buffer(array))  # four times as fast as array.ctypes.data
-    except (TypeError, ValueError, BufferError):  # read-only, empty, or an element type without a buffer format
+    except (
+        TypeError,
+        ValueError,
+        BufferError,
+    ):  # read-only, empty, or an element type without a buffer format
         return int(array.ctypes.data)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From one description of a collective to its blocking, asynchronous and in-place forms.
 
-A verb is written once, as a function that checks its arguments and returns a `Call`: the requests to submit and
-what to do when they are complete. `blocking`, `asynchronous` and their in-place variants turn it into what the
-user calls.
+A verb is written once, as a function that checks its arguments and returns a `Call`: the requests to submit
+and what to do when they are complete. `blocking`, `asynchronous` and their in-place variants turn it into
+what the user calls.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def asynchronous(describe: Describe) -> Callable[..., Any]:
     def verb(*args: Any, **kwargs: Any) -> int:
         return start(describe(*args, **kwargs))
 
-    return _dress(verb, describe, "_async", "Returns a handle for `synchronize` and `poll` instead of the result.")
+    return _dress(
+        verb, describe, "_async", "Returns a handle for `synchronize` and `poll` instead of the result."
+    )
 
 
 def blocking_in_place(describe: Describe) -> Callable[..., Any]:

@@ -158,9 +158,7 @@ def _new_shape(kind: int, named: Sequence[str], arrays: Sequence[Array], single:
     )
 
 
-def _allgather(
-    tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set
-) -> Call:
+def _allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Call:
     """Concatenates the arrays of all ranks along the first dimension, which may differ between them.
 
     Args:
@@ -241,7 +239,7 @@ def _alltoall(
         name, process_set: as in `allreduce`.
 
     Returns:
-        The received rows and, where splits were given (always, for `alltoall_async`), how many came from each.
+        The received rows and, if splits were given (always, for `alltoall_async`), how many came from each.
     """
     number = process_set_id(process_set)
     rows: Optional[List[int]] = None

@@ -95,14 +95,14 @@ def broadcast(arrays: Arrays, root: int) -> Arrays:
     return [arrays[root] for _ in arrays]
 
 
-def alltoall(
-    arrays: Arrays, splits: Optional[Sequence[Sequence[int]]] = None
-) -> List[Tuple[Any, List[int]]]:
+def alltoall(arrays: Arrays, splits: Optional[Sequence[Sequence[int]]] = None) -> List[Tuple[Any, List[int]]]:
     """Rank j gets from rank i the j-th slice of i's rows."""
     n = len(arrays)
     rows = [list(s) for s in splits] if splits is not None else [[len(a) // n] * n for a in arrays]
     slices = [np.split(a[: sum(r)], np.cumsum(r)[:-1]) for a, r in zip(arrays, rows)]
-    return [(np.concatenate([slices[i][j] for i in range(n)]), [rows[i][j] for i in range(n)]) for j in range(n)]
+    return [
+        (np.concatenate([slices[i][j] for i in range(n)]), [rows[i][j] for i in range(n)]) for j in range(n)
+    ]
 
 
 def block(rows: int, n: int, i: int) -> slice:
@@ -123,7 +123,7 @@ TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-1
 
 
 def check_close(got: Any, want: Any, what: str = "") -> str:
-    """"" if equal up to rounding, else what differs, for tests that collect failures on many ranks."""
+    """ "" if equal up to rounding, else what differs, for tests that collect failures on many ranks."""
     got, want = np.asarray(got), np.asarray(want)
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{what}: got {got.dtype}{list(got.shape)}, want {want.dtype}{list(want.shape)}"
