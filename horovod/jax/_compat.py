@@ -21,16 +21,26 @@ class CollectiveEffect(_effects.Effect):  # type: ignore[misc]
         return "HorovodCollective"
 
 
-collective_effect = CollectiveEffect()
+class CompiledAheadEffect(_effects.Effect):  # type: ignore[misc]
+    """Unordered companion. Programs compiled ahead of time (`jit(f).lower(x).compile()`) take a shortcut that
+    forgets the tokens of ordered effects, unless there is an unordered effect as well."""
 
+    def __str__(self) -> str:
+        return "HorovodCompiledAhead"
+
+
+collective_effect = CollectiveEffect()
+all_effects = {collective_effect, CompiledAheadEffect()}
+
+_effects.ordered_effects.add_type(CollectiveEffect)
 for _registry in (
     _effects.lowerable_effects,
-    _effects.ordered_effects,
     _effects.control_flow_allowed_effects,
     _effects.custom_derivatives_allowed_effects,
     _effects.remat_allowed_effects,
 ):
     _registry.add_type(CollectiveEffect)
+    _registry.add_type(CompiledAheadEffect)
 
 
 def in_program() -> bool:

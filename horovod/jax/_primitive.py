@@ -21,7 +21,7 @@ from horovod.common import _native
 from horovod.common.constants import ALLREDUCE, BROADCAST
 from horovod.jax import _eager
 from horovod.jax._call import Call
-from horovod.jax._compat import abstract_token, collective_effect
+from horovod.jax._compat import abstract_token, all_effects, collective_effect
 
 _TARGET = "hvd_jax_collective"
 
@@ -44,7 +44,7 @@ def _evaluate(*arrays: Any, call: Call) -> List[jax.Array]:
 @collective_p.def_effectful_abstract_eval
 def _shapes(*avals: Any, call: Call) -> Tuple[List[Any], Any]:
     outputs = [jax.core.ShapedArray(call.output_shape(aval.shape), aval.dtype) for aval in avals]
-    return outputs, {collective_effect}
+    return outputs, all_effects
 
 
 @functools.lru_cache(maxsize=None)
