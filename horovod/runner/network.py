@@ -58,10 +58,10 @@ def is_local(host: str) -> bool:
         addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError:
         return False  # perhaps a name only ssh's configuration knows
-    return any(str(address).startswith("127.") or _can_bind(str(address)) for address in addresses)
+    return any(str(address).startswith("127.") or can_bind(str(address)) for address in addresses)
 
 
-def _can_bind(address: str) -> bool:
+def can_bind(address: str) -> bool:
     """An address is ours if and only if the kernel lets us bind it: no list of interfaces needed."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -113,7 +113,8 @@ def run(
     if use_mpi:
         from horovod.runner.mpi_run import run_function_with_mpi
 
-        return run_function_with_mpi(settings, payload, mpi_args)
+        results: List[Any] = run_function_with_mpi(settings, payload, mpi_args)
+        return results
     return run_job(settings, payload)
 
 

@@ -78,7 +78,10 @@ class StoreClient:
 
     def done(self) -> None:
         """Says that this rank may disconnect from now on without failing the others."""
-        self._ask(wire.DONE, "", b"")
+        try:
+            self._ask(wire.DONE, "", b"")
+        except StoreError:
+            pass  # the store's own end: it may go when it has answered everything that was asked of it
 
     @property
     def local_address(self) -> str:
@@ -97,10 +100,7 @@ class StoreClient:
 
     def __exit__(self, kind: object, value: object, traceback: object) -> None:
         if kind is None and self._sock is not None:
-            try:
-                self.done()
-            except (StoreError, OSError):
-                pass  # the job failed meanwhile; whoever needs to know is told by its own call
+            self.done()
         self.close()
 
     # ------------------------------------------------------------------------------------- private

@@ -101,6 +101,14 @@ class StoreServer:
         """As StoreClient.fail."""
         self._call(self._fail(reason))
 
+    def linger(self, seconds: float) -> None:
+        """Waits until nobody who is connected needs the store any more; for servers inside rank 0."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._thread.is_alive():
+            if all(member.done for member in list(self._present.values())):
+                return
+            time.sleep(0.01)
+
     def close(self) -> None:
         """Hangs up on everybody and frees the ports. Idempotent."""
         if self._thread.is_alive():

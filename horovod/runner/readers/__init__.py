@@ -1,18 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launchers we recognise, one small file each, asked in this order.
 
-Ours comes first because it may run inside any of the others' allocations. torchrun comes before MPI and
-Slurm for the same reason: `srun torchrun ...` sets the variables of both, and torchrun is the inner one.
-Slurm comes after MPI because `mpirun` inside an allocation sets both.
+Ours comes first because it may run inside any of the others' allocations; plain variables next, since
+somebody wrote them down on purpose. torchrun comes before MPI and Slurm because `srun torchrun ...` sets the
+variables of both, and torchrun is the inner one. Slurm comes last because `mpirun` inside an allocation sets
+both.
 """
 
 from __future__ import annotations
 
-from typing import Callable, List, Mapping, Optional
+import importlib
+from typing import Callable, List, Mapping, Optional, Tuple
 
 from horovod.runner.identity import Identity
-from horovod.runner.readers import own
 
 Reader = Callable[[Mapping[str, str]], Optional[Identity]]
 
-READERS: List[Reader] = [own.read]
+# module, and a variable without which it need not even be loaded
+_ORDER: Tuple[Tuple[str, str], ...] = (
+    ("own", "HOROVOD_GLOO_RENDEZVOUS_ADDR"),
+    ("plain", "HOROVOD_MASTER_ADDR"),
+    ("torchrun", "TORCHELASTIC_RUN_ID"),
+    ("jsrun", "JSM_NAMESPACE_RANK"),
+    ("openmpi", "OMPI_COMM_WORLD_RANK"),
+    ("pmi", "PMI_RANK"),
+    ("slurm", "SLURM_PROCID"),
+)
+
+
+def _lazy(module: str, variable: str) -> Reader:
+    def read(env: Mapping[str, str]) -> Optional[Identity]:
+        if variable not in env:
+            return None
+        reader: Reader = importlib.import_module(f"horovod.runner.readers.{module}").read
+        return reader(env)
+
+    return read
+
+
+READERS: List[Reader] = [_lazy(module, variable) for module, variable in _ORDER]

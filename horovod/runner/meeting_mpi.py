@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meeting over MPI itself: rank 0's offer is broadcast on a communicator of ours.
+
+The secret travels over MPI's own transport, so it is as private as the messages of your MPI job are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List, Optional
+
+from horovod.common import config
+from horovod.runner import meeting, mpi
+from horovod.runner.identity import Identity
+from horovod.runner.store import StoreClient, StoreError
+
+
+def meet_over_mpi(family: Optional[str], expected: str) -> Any:
+    """A meet function for ranks that an mpirun started.
+
+    family: whose mpirun it was. expected: what the launcher's variables say, for the error text.
+    """
+
+    def meet(me: Identity, timeout: float) -> StoreClient:
+        job = f"mpi {expected}"
+        offer = meeting.remembered(job)
+        if offer is None:
+            try:
+                offer = meeting.remember(job, _agree(me, job, family, expected, timeout))
+            except mpi.MpiError as error:
+                raise StoreError(str(error)) from error
+        return offer.connect(me, timeout)
+
+    return meet
+
+
+def _agree(me: Identity, job: str, family: Optional[str], expected: str, timeout: float) -> meeting.Offer:
+    library = mpi.load(family)
+    library.start()
+    world = library.world()
+    if (world.rank, world.size) != (me.rank, me.size):
+        raise mpi.MpiError(
+            f"the launcher says this is rank {me.rank} of {me.size} ({expected}), but {library.path} "
+            f"({library.version()}) says rank {world.rank} of {world.size}. The mpirun used and this libmpi "
+            "belong to different MPI installations: use the mpirun beside that library, or set "
+            f"{mpi.LIBRARY_VARIABLE}"
+        )
+    return agree(world.duplicate(), job, timeout)
+
+
+def agree(comm: mpi.Communicator, job: str, timeout: float) -> meeting.Offer:
+    """Rank 0 of a communicator serves the store; everybody learns where. Collective."""
+    _tell_engine(comm)
+    root = comm.bcast(_facts(None) if comm.rank == 0 else None, 0, timeout)
+    cards = [json.loads(one) for one in comm.allgather(_facts(json.loads(root)["name"]), timeout)]
+    mine: Optional[meeting.Offer] = None
+    if comm.rank == 0:
+        mine = meeting.serve(job, _addresses_for(cards), comm.size)
+    data = comm.bcast(mine.to_bytes() if mine else None, 0, timeout)
+    return mine or meeting.Offer.from_bytes(data)
+
+
+def _facts(towards: Optional[str]) -> bytes:
+    uname = os.uname()
+    facts = {"name": uname.nodename, "address": meeting.primary_address(towards), "machine": _machine()}
+    return json.dumps(facts).encode()
+
+
+def _machine() -> str:
+    """Equal for processes that can reach each other over the loopback interface."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip() + os.readlink("/proc/self/ns/net")
+    except OSError:
+        return os.uname().nodename
+
+
+def _addresses_for(cards: List[Dict[str, str]]) -> List[str]:
+    """Rank 0's addresses on the routes to the others; loopback when all of them are here."""
+    others = [card["address"] for card in cards if card["machine"] != cards[0]["machine"]]
+    if not others:
+        return ["127.0.0.1"]
+    return list(dict.fromkeys(meeting.primary_address(other) for other in others))
+
+
+def _tell_engine(comm: mpi.Communicator) -> None:
+    """Hands library and communicator to the engine's MPI transport, if the user wants data over MPI."""
+    if str(config.get("cpu_operations")).lower() != "mpi":
+        return
+    level = comm.mpi.thread_level()
+    if level == "none":
+        raise mpi.MpiError(
+            "HOROVOD_CPU_OPERATIONS=mpi needs an MPI that allows calls from another thread, but MPI was "
+            "initialised without it (by mpi4py?). Set mpi4py.rc.thread_level = 'multiple' before importing "
+            "mpi4py.MPI, "
+            "or leave HOROVOD_CPU_OPERATIONS unset"
+        )
+    from horovod.common import _native
+
+    lib: Any = _native.lib()
+    if not hasattr(lib, "hvd_mpi_attach"):
+        raise mpi.MpiError(
+            "this build of the engine has no MPI transport; leave HOROVOD_CPU_OPERATIONS unset"
+        )
+    import ctypes
+
+    attach = lib.hvd_mpi_attach
+    attach.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+    if attach(comm.mpi.path.encode(), comm.handle) != 0:
+        raise mpi.MpiError(_native.last_error())

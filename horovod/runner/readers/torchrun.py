@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torchrun (torch.distributed.run).
+
+    RANK=3   WORLD_SIZE=8   LOCAL_RANK=1   LOCAL_WORLD_SIZE=2   GROUP_RANK=1
+    MASTER_ADDR=node1   MASTER_PORT=29500   TORCHELASTIC_RUN_ID=none   TORCHELASTIC_RESTART_COUNT=0
+    TORCHELASTIC_USE_AGENT_STORE=True
+
+Rank 0 serves our store and leaves its address and secret in torchrun's own key-value store, which torchrun
+keeps open for exactly such things. That store asks nobody for a password: whoever can reach MASTER_PORT while
+the job runs can read the secret.
+On a network you share with strangers use horovodrun, srun or mpirun instead.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Mapping, Optional
+
+from horovod.runner import meeting
+from horovod.runner.identity import Identity, host_name
+from horovod.runner.store import StoreClient, StoreError
+
+RANK, SIZE, LOCAL_RANK, LOCAL_SIZE = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+
+
+def read(env: Mapping[str, str]) -> Optional[Identity]:
+    """The identity torchrun gave this process."""
+    if "TORCHELASTIC_RUN_ID" not in env or RANK not in env or SIZE not in env:
+        return None
+    address, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
+    attempt = env.get("TORCHELASTIC_RESTART_COUNT", "0")
+    job = f"horovod/{env['TORCHELASTIC_RUN_ID']}/{attempt}"
+    has_store = env.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True"
+    one_host = env.get(LOCAL_SIZE) == env[SIZE]
+
+    def meet(me: Identity, timeout: float) -> StoreClient:
+        offer = meeting.remembered(job)
+        if offer is None:
+            if not has_store:
+                raise StoreError(
+                    "torchrun was told not to share its store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1), so its "
+                    "ranks cannot find each other: unset that variable, or start with horovodrun"
+                )
+            addresses = ["127.0.0.1"] if one_host else [meeting.primary_address(address)]
+            offer = _agree(me, job, address, port, addresses, timeout)
+        return offer.connect(me, timeout)
+
+    return Identity(
+        rank=int(env[RANK]),
+        size=int(env[SIZE]),
+        host=host_name(),
+        launcher="torchrun",
+        local_rank=int(env[LOCAL_RANK]),
+        local_size=int(env[LOCAL_SIZE]),
+        meet=meet,
+        found_by=f"{RANK}={env[RANK]} {SIZE}={env[SIZE]} MASTER_ADDR={address}:{port}",
+    )
+
+
+def _agree(
+    me: Identity, job: str, address: str, port: int, addresses: list[str], timeout: float
+) -> meeting.Offer:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    try:
+        store = TCPStore(address, port, me.size, False, timedelta(seconds=timeout), wait_for_workers=False)
+        if me.rank == 0:
+            offer = meeting.serve(job, addresses, me.size)
+            store.set(job, offer.to_bytes().decode())
+            return offer
+        return meeting.remember(job, meeting.Offer.from_bytes(store.get(job)))
+    except RuntimeError as error:
+        raise StoreError(
+            f"rank {me.rank} of {me.size} could not meet rank 0 through torchrun's store at {address}:{port} "
+            f"within {timeout:g} s: {error}"
+        ) from error
