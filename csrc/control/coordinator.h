@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The root of the control tree: checks complete tensors, fuses what is ready, and writes the plan that
+// every rank executes in the same order. Pure bookkeeping like the Aggregator it reads from.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "control/aggregator.h"
+#include "control/message.h"
+#include "control/topology.h"
+#include "util/settings.h"
+
+namespace hvd {
+
+class Coordinator {
+ public:
+  Coordinator(const Topology& topology, const Settings& settings, const Aggregator& aggregator);
+
+  void accept(Complete complete);
+  void request_shutdown(int rank) {
+    if (shutdown_rank_ < 0) shutdown_rank_ = rank;
+  }
+  // Something to plan: ready tensors, a finished join round, a shutdown.
+  bool has_work() const;
+  Plan schedule();
+
+ private:
+  struct Ready {
+    uint32_t id = 0;
+    const Description* description = nullptr;  // of `entry` or of `full`
+    std::shared_ptr<const CacheEntry> entry;
+    std::unique_ptr<Variant> full;
+    int64_t bytes = 0;
+    uint64_t group = 0;
+    std::string error;
+    int error_code = 0;
+  };
+  struct Group {
+    std::vector<Ready> members;
+    int32_t seen = 0;
+    std::string error;  // a member was refused: so are those that come after it
+  };
+
+  Ready resolve(Complete complete);
+  int64_t payload_bytes(const Description& d, const std::vector<Share>& shares) const;
+  bool fusible(const Ready& a, const Ready& b) const;
+  void plan_tensor(Ready ready, Batch* batch, Plan* plan);
+  uint32_t remember(const Variant& variant, Plan* plan);
+  void plan_process_set(Ready& ready, Batch* batch);
+
+  const Topology& topology_;
+  const Settings& settings_;
+  const Aggregator& aggregator_;
+  std::deque<Ready> ready_;
+  std::map<std::pair<int32_t, uint64_t>, Group> groups_;
+  uint64_t next_seq_ = 1;
+  int shutdown_rank_ = -1;
+  bool shutdown_planned_ = false;
+
+  // Cached ids, least recently used first. Ids are never reused.
+  uint32_t next_id_ = 1;
+  std::list<uint32_t> recent_;
+  std::unordered_map<uint32_t, std::list<uint32_t>::iterator> place_;
+  std::map<std::pair<int32_t, std::string>, uint32_t> id_of_;
+  std::unordered_map<uint32_t, std::pair<int32_t, std::string>> name_of_;
+  bool warned_eviction_ = false;
+
+  std::deque<int32_t> free_sets_;
+  int32_t next_set_ = 1;
+};
+
+}  // namespace hvd

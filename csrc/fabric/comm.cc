@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fabric/comm.h"
+
+namespace hvd {
+
+void Stream::add(const void* in, void* out, size_t bytes) {
+  starts_.push_back(this->bytes());
+  spans_.push_back({static_cast<const char*>(in), static_cast<char*>(out), bytes});
+}
+
+Comm::Comm(const Topology& topology, Lane& lane, SetLayout set) : layout(std::move(set)), lane_(lane) {
+  if (layout.my_host >= 0)
+    for (int index : layout.host_members[layout.my_host])
+      locals_.push_back(topology.local_rank_of[layout.members[index]]);
+}
+
+void Comm::settle() {
+  uint32_t step = lane_.reserve(1);
+  lane_.publish(step);
+  lane_.wait_all(step);
+}
+
+}  // namespace hvd

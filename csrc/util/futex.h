@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sleeping on a word of shared memory.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+#include <ctime>
+
+namespace hvd {
+
+// Sleeps while *word == expected, until woken or for timeout_s.
+inline void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, double timeout_s) {
+  timespec limit{};
+  limit.tv_sec = static_cast<time_t>(timeout_s);
+  limit.tv_nsec = static_cast<long>((timeout_s - static_cast<double>(limit.tv_sec)) * 1e9);
+  syscall(SYS_futex, word, FUTEX_WAIT, expected, &limit, nullptr, 0);
+}
+
+inline void futex_wake_all(const std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace hvd

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine can be told before it starts. Names, defaults and meanings come from the one settings
+// table in horovod/common/config.py; this struct only holds the values the engine acts on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hvd {
+
+struct Settings {
+  int64_t fusion_threshold = 128 << 20;
+  double cycle_time = 0;  // ms; 0: no minimum wait
+  int64_t cache_capacity = 1024;
+  bool disable_group_fusion = false;
+  bool stall_check_disable = false;
+  double stall_check_time_seconds = 60;
+  double stall_shutdown_time_seconds = 0;  // 0: never
+  std::string timeline;            // a path, "DYNAMIC", or empty
+  bool timeline_mark_cycles = false;
+  std::string log_level = "warning";
+  bool log_hide_time = false;
+  std::string cpu_operations;  // "mpi": inter-host data over MPI; else sockets
+  std::string thread_affinity;
+  int64_t shm_slot_bytes = 1 << 20;  // one staging buffer of a rank, e.g. 1 MiB
+  double spin_us = -1;               // -1: chosen by the number of ranks and cores
+
+  // Returns false for a name or a value it does not understand.
+  bool set(const std::string& name, const std::string& value);
+};
+
+}  // namespace hvd

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch/liveness.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/threads.h"
+
+namespace hvd {
+namespace {
+
+constexpr uint32_t kMagic = 0x68767721;
+constexpr int kTickMs = 250;
+
+}  // namespace
+
+Liveness::Liveness(const Topology& topology, std::vector<Neighbour> neighbours, Callbacks callbacks)
+    : topology_(topology), callbacks_(std::move(callbacks)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (const Neighbour& n : neighbours) {
+    fcntl(n.fd, F_SETFL, fcntl(n.fd, F_GETFL) | O_NONBLOCK);
+    Peer peer;
+    peer.rank = n.rank;
+    peer.fd = n.fd;
+    peers_.push_back(std::move(peer));
+  }
+  thread_ = start_thread("hvd-watch", [this] { loop(); });
+}
+
+Liveness::~Liveness() {
+  stop();
+  for (Peer& peer : peers_) close(peer.fd);
+  close(wake_fd_);
+}
+
+std::vector<int> Liveness::descriptors() const {
+  std::vector<int> fds{wake_fd_};
+  for (const Peer& peer : peers_) fds.push_back(peer.fd);
+  return fds;
+}
+
+void Liveness::stop() {
+  if (stopping_.exchange(true)) return;
+  flood(kGoodbye, topology_.rank, "", nullptr);
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t n = write(wake_fd_, &one, sizeof one);
+  if (thread_.joinable()) thread_.join();
+  if (answer_thread_.joinable()) answer_thread_.join();
+  for (Peer& peer : peers_) shutdown(peer.fd, SHUT_WR);
+}
+
+void Liveness::loop() {
+  std::vector<pollfd> fds;
+  while (!stopping_) {
+    fds.assign(1, {wake_fd_, POLLIN, 0});
+    std::vector<Peer*> polled;
+    for (Peer& peer : peers_)
+      if (peer.open) {
+        fds.push_back({peer.fd, POLLIN, 0});
+        polled.push_back(&peer);
+      }
+    poll(fds.data(), fds.size(), kTickMs);
+    if (stopping_) return;
+    for (size_t i = 0; i < polled.size(); ++i)
+      if (fds[i + 1].revents) read(*polled[i]);
+    callbacks_.tick();
+  }
+}
+
+void Liveness::read(Peer& peer) {
+  char buffer[4 * sizeof(Message)];
+  ssize_t n = recv(peer.fd, buffer, sizeof buffer, 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    peer.open = false;
+    died(peer, n == 0 ? "its process ended or was killed" : std::string("its connection broke: ") + std::strerror(errno));
+    return;
+  }
+  peer.partial.append(buffer, static_cast<size_t>(n));
+  while (peer.open && peer.partial.size() >= sizeof(Message)) {
+    Message message;
+    std::memcpy(&message, peer.partial.data(), sizeof message);
+    peer.partial.erase(0, sizeof message);
+    message.text[sizeof message.text - 1] = 0;
+    if (message.magic != kMagic) {
+      peer.open = false;
+      died(peer, "it sent something that is not a message of this job");
+      return;
+    }
+    handle(peer, message);
+  }
+}
+
+void Liveness::died(Peer& peer, const std::string& how) {
+  if (peer.goodbye || quiet_ || stopping_ || aborted_) return;
+  std::string last = callbacks_.last_words(peer.rank);
+  std::string text = "Horovod lost " + topology_.describe(peer.rank) + ": " + how + "." +
+                     (last.empty() ? "" : " It was last seen " + last + ".") +
+                     " All outstanding operations have failed. Look for the first error in that rank's output, then "
+                     "restart the job (or run it elastically).";
+  HVD_LOG(Info, "[" << topology_.rank << "]: " << text);
+  broadcast_abort(text);
+  callbacks_.aborted(text);
+}
+
+void Liveness::broadcast_abort(const std::string& text) {
+  if (aborted_.exchange(true)) return;
+  flood(kAbort, topology_.rank, text, nullptr);
+}
+
+void Liveness::handle(Peer& peer, const Message& message) {
+  switch (message.type) {
+    case kAbort:
+      if (!aborted_.exchange(true)) {
+        flood(kAbort, message.rank, message.text, &peer);
+        callbacks_.aborted(message.text);
+      }
+      break;
+    case kGoodbye:
+      peer.goodbye = true;
+      callbacks_.said_goodbye(peer.rank);
+      break;
+    case kPing: send(peer, kPong, topology_.rank, ""); break;
+    case kPong: peer.asked = 0; break;
+    case kWhere:
+      if (message.rank != topology_.rank) {
+        flood(kWhere, message.rank, "", &peer);
+      } else {
+        // On a thread of its own: Python may hold its lock for long, and this thread must go on watching.
+        if (answering_.exchange(true)) break;
+        if (answer_thread_.joinable()) answer_thread_.join();
+        answer_thread_ = start_thread("hvd-where", [this, &peer] {
+          send(peer, kHere, topology_.rank, callbacks_.where());
+          answering_ = false;
+        });
+      }
+      break;
+    case kHere:
+      flood(kHere, message.rank, message.text, &peer);
+      callbacks_.found(message.rank, message.text);
+      break;
+    default: break;  // from a newer version; nothing to do
+  }
+}
+
+void Liveness::ask_where(int rank) {
+  if (rank == topology_.rank) {
+    callbacks_.found(rank, callbacks_.where());
+    return;
+  }
+  flood(kWhere, rank, "", nullptr);
+}
+
+int Liveness::silent_neighbour(double patience_s) {
+  double now = now_s();
+  int silent = -1;
+  for (Peer& peer : peers_) {
+    if (!peer.open || peer.goodbye) continue;
+    if (peer.asked == 0) {
+      peer.asked = now;
+      send(peer, kPing, topology_.rank, "");
+    } else if (now - peer.asked > patience_s) {
+      silent = peer.rank;
+    }
+  }
+  return silent;
+}
+
+void Liveness::flood(Type type, int rank, const std::string& text, const Peer* except) {
+  for (Peer& peer : peers_)
+    if (&peer != except) send(peer, type, rank, text);
+}
+
+void Liveness::send(Peer& peer, Type type, int rank, const std::string& text) {
+  Message message{};
+  message.magic = kMagic;
+  message.type = type;
+  message.rank = rank;
+  std::memcpy(message.text, text.data(), std::min(text.size(), sizeof message.text - 1));
+  // Messages are rare and small: a full buffer means the peer is frozen or gone, and then it need not hear.
+  std::lock_guard<std::mutex> lock(send_mutex_);
+  [[maybe_unused]] ssize_t n = ::send(peer.fd, &message, sizeof message, MSG_NOSIGNAL);
+}
+
+}  // namespace hvd

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sees that a neighbour died and tells everybody.
+//
+// Every rank keeps a socket to its host leader, and leaders to their neighbours in the tree, on which nothing is sent
+// while all is well: the kernel closes it the moment the other process ends, however it ends. The first to notice
+// floods one obituary through the tree. A thread of its own reads these sockets, so that a rank stuck in a
+// collective still hears.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "control/topology.h"
+
+namespace hvd {
+
+class Liveness {
+ public:
+  struct Callbacks {
+    std::function<void(const std::string&)> aborted;        // the job is over, and why
+    std::function<void(int rank)> said_goodbye;             // a neighbour shut down in order
+    std::function<std::string(int rank)> last_words;        // what a neighbour was doing, "" if unknown
+    std::function<std::string()> where;                     // this rank's Python line, for the stall watch
+    std::function<void(int rank, const std::string&)> found; // answer to ask_where
+    std::function<void()> tick;                             // a few times a second
+  };
+  struct Neighbour {
+    int rank;
+    int fd;
+  };
+
+  Liveness(const Topology& topology, std::vector<Neighbour> neighbours, Callbacks callbacks);
+  ~Liveness();
+
+  // Tells all ranks, as if a rank had died. Safe from any thread.
+  void broadcast_abort(const std::string& text);
+  // Asks a rank for its Python line; `found` is called when it answers.
+  void ask_where(int rank);
+  // A neighbour that does not answer at all is frozen: its rank, or -1. Asks again at each call.
+  int silent_neighbour(double patience_s);
+  // From now on neighbours may close their sockets without being dead.
+  void expect_goodbyes() { quiet_ = true; }
+  // Says goodbye to the neighbours and ends the thread.
+  void stop();
+  std::vector<int> descriptors() const;
+
+ private:
+  enum Type : uint32_t { kAbort = 1, kGoodbye, kPing, kPong, kWhere, kHere };
+  struct Message {
+    uint32_t magic;
+    uint32_t type;
+    int32_t rank;
+    int32_t spare;
+    char text[1008];
+  };
+  struct Peer {
+    int rank;
+    int fd;
+    bool goodbye = false;
+    bool open = true;
+    double asked = 0;  // when the unanswered ping was sent
+    std::string partial;
+  };
+
+  void loop();
+  void read(Peer& peer);
+  void handle(Peer& peer, const Message& message);
+  void died(Peer& peer, const std::string& how);
+  void send(Peer& peer, Type type, int rank, const std::string& text);
+  void flood(Type type, int rank, const std::string& text, const Peer* except);
+
+  const Topology& topology_;
+  Callbacks callbacks_;
+  std::vector<Peer> peers_;
+  std::mutex send_mutex_;
+  int wake_fd_;
+  std::atomic<bool> quiet_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> aborted_{false};
+  std::atomic<bool> answering_{false};
+  std::thread answer_thread_;
+  std::thread thread_;
+};
+
+}  // namespace hvd
