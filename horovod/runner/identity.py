@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import Callable, Mapping, Optional
+from typing import Callable, Mapping, Optional, Sequence
 
 from horovod.runner.store import StoreClient, StoreError
 
@@ -40,6 +40,33 @@ class Identity:
         if self.meet is None:
             raise StoreError("a world of one process has no store")
         return self.meet(self, timeout)
+
+
+def subset(identity: Identity, ranks: Sequence[int]) -> Identity:
+    """The world of only these ranks of a job, in this order, as seen by one of them: hvd.init(comm=[0, 2]).
+
+    Each of them must name the same ranks. Other ranks may form worlds of their own with other lists.
+    """
+    chosen = [int(rank) for rank in ranks]
+    if chosen == list(range(identity.size)) or not chosen:
+        return identity
+    if len(set(chosen)) != len(chosen) or not all(0 <= rank < identity.size for rank in chosen):
+        raise ValueError(f"hvd.init(comm={chosen}): ranks must be different and below {identity.size}")
+    if identity.rank not in chosen:
+        raise ValueError(
+            f"hvd.init(comm={chosen}) on rank {identity.rank}, which is not in the list; "
+            "call it on the listed ranks only, or with a list that contains the caller"
+        )
+
+    def meet(me: Identity, timeout: float) -> StoreClient:
+        store = identity.open_store(timeout)
+        store.scope = f"only {chosen}/"
+        return store
+
+    mine = chosen.index(identity.rank)
+    meets = meet if len(chosen) > 1 else None
+    text = f"{identity.found_by}; ranks {chosen} only"
+    return Identity(mine, len(chosen), identity.host, identity.launcher, meet=meets, found_by=text)
 
 
 def alone() -> Identity:

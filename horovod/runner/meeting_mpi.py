@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from horovod.common import config
 from horovod.runner import meeting, mpi
-from horovod.runner.identity import Identity
+from horovod.runner.identity import Identity, host_name
 from horovod.runner.store import StoreClient, StoreError
 
 
@@ -59,6 +59,19 @@ def agree(comm: mpi.Communicator, job: str, timeout: float) -> meeting.Offer:
         mine = meeting.serve(job, _addresses_for(cards), comm.size)
     data = comm.bcast(mine.to_bytes() if mine else None, 0, timeout)
     return mine or meeting.Offer.from_bytes(data)
+
+
+def identity_of(comm: Any) -> Identity:
+    """The world of an mpi4py communicator: hvd.init(comm=MPI.COMM_WORLD.Split(...)). Collective over it."""
+    library = mpi.load()
+    own = library.adopt(comm).duplicate()
+
+    def meet(me: Identity, timeout: float) -> StoreClient:
+        return agree(own, f"communicator {own.handle}", timeout).connect(me, timeout)
+
+    meets = meet if own.size > 1 else None
+    name = "an mpi4py communicator"
+    return Identity(own.rank, own.size, host_name(), name, meet=meets, found_by=f"{name} of {own.size} ranks")
 
 
 def _facts(towards: Optional[str]) -> bytes:
@@ -108,4 +121,6 @@ def _tell_engine(comm: mpi.Communicator) -> None:
     attach = lib.hvd_mpi_attach
     attach.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
     if attach(comm.mpi.path.encode(), comm.handle) != 0:
-        raise mpi.MpiError(_native.last_error())
+        raise mpi.MpiError(
+            f"{comm.mpi.path} lacks calls that the data path needs; unset HOROVOD_CPU_OPERATIONS"
+        )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 import struct
 from dataclasses import dataclass, field
@@ -52,7 +53,8 @@ def choose_addresses(hosts: List[str], nics: Optional[List[str]] = None) -> Addr
 
 def is_local(host: str) -> bool:
     """Whether a host name means this machine."""
-    if host in ("localhost", socket.gethostname(), LOOPBACK, "::1"):
+    here = ("localhost", LOOPBACK, "::1", socket.gethostname(), os.environ.get("SLURMD_NODENAME"))
+    if host in here:
         return True
     try:
         addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}

@@ -12,24 +12,26 @@ import sys
 import traceback
 from typing import Any
 
-from horovod.runner.identity import Identity
+from horovod.runner.identity import detect, host_name
 from horovod.runner.readers import own
 from horovod.runner.store import StoreClient
 
 FUNCTION = "run/function"
 RESULT = "run/result/{}"
 ERROR = "run/error/{}"
+# Where the caller's store is when another launcher (mpirun) starts the workers, e.g. "10.0.0.1:40213".
+STORE = "HOROVOD_RUN_STORE"
 
 
 def main() -> int:
     """Runs the job's function as this rank."""
     import cloudpickle
 
-    me = own.read(os.environ)
-    if me is None:
+    if STORE not in os.environ and own.ADDRESS not in os.environ:
         print("horovod.runner.run_task is started by horovod.run, not by hand", file=sys.stderr)
         return 2
-    with _open(me) as store:
+    rank = detect().rank
+    with _open(rank) as store:
         payload = store.get(FUNCTION)
     try:
         function, args, kwargs = cloudpickle.loads(payload)
@@ -37,16 +39,20 @@ def main() -> int:
     except Exception as error:
         text = traceback.format_exc()
         print(text, end="", file=sys.stderr, flush=True)
-        with _open(me) as store:
-            store.set(ERROR.format(me.rank), cloudpickle.dumps((_portable(error), text)))
+        with _open(rank) as store:
+            store.set(ERROR.format(rank), cloudpickle.dumps((_portable(error), text)))
         return 1
-    with _open(me) as store:
-        store.set(RESULT.format(me.rank), result)
+    with _open(rank) as store:
+        store.set(RESULT.format(rank), result)
     return 0
 
 
-def _open(me: Identity) -> StoreClient:
-    return me.open_store(60.0)
+def _open(rank: int) -> StoreClient:
+    """The caller's store; not as a rank, since the function decides itself when to join the job."""
+    address = os.environ.get(STORE) or f"{os.environ[own.ADDRESS]}:{os.environ[own.PORT]}"
+    name, _, port = address.rpartition(":")
+    secret = own.decode_secret(os.environ[own.SECRET])
+    return StoreClient(name, int(port), secret, host=host_name(), timeout=60.0)
 
 
 def _portable(error: BaseException) -> Any:

@@ -53,6 +53,7 @@ class StoreClient:
         timeout: float = 30.0,
     ) -> None:
         self.address, self.port = address, port
+        self.scope = ""  # put before every key: several worlds may share one board
         self.secret = secret
         self._who = {"rank": rank, "size": size, "host": host or socket.gethostname()}
         self._lock = threading.Lock()
@@ -61,11 +62,11 @@ class StoreClient:
 
     def set(self, key: str, value: bytes) -> None:
         """Puts a value on the board (replacing an earlier one)."""
-        self._ask(wire.SET, key, value)
+        self._ask(wire.SET, self.scope + key, value)
 
     def get(self, key: str, timeout: float = 30.0) -> bytes:
         """The value of a key; waits until somebody sets it, the job fails or the time is up."""
-        return self._ask(wire.GET, key, _TIMEOUT.pack(timeout), wait=timeout)
+        return self._ask(wire.GET, self.scope + key, _TIMEOUT.pack(timeout), wait=timeout)
 
     def fail(self, reason: str) -> None:
         """Makes every present and future get() of every rank raise StoreError(reason)."""

@@ -28,7 +28,7 @@ def why_not() -> Optional[str]:
         return "network namespaces need root"
     for program in ("ip", "ssh", "ssh-keygen", _SSHD):
         if shutil.which(program) is None:
-            return f"{program} is not installed (scripts/setup-launcher-tests.sh installs it)"
+            return f"{program} is not installed (scripts/setup-system.sh installs it)"
     probe = subprocess.run(["ip", "netns", "add", f"hvdprobe{os.getpid()}"], capture_output=True, text=True)
     if probe.returncode != 0:
         return f"ip netns add: {probe.stderr.strip()}"
@@ -50,9 +50,9 @@ class Hosts:
         self._space = {name: f"hvd{tag}{name}" for name in names}
         self._bridge = f"hvdbr{tag}"
         self.address = {name: f"10.213.77.{index + 2}" for index, name in enumerate(names)}
-        self._daemons: Dict[str, "subprocess.Popen[bytes]"] = {}
+        self._daemons: Dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> "Hosts":
+    def __enter__(self) -> Hosts:
         try:
             self._make_network()
             self._make_keys()
@@ -80,7 +80,7 @@ class Hosts:
 
     def popen(
         self, command: List[str], inside: Optional[str] = None, **options: Any
-    ) -> "subprocess.Popen[str]":
+    ) -> subprocess.Popen[str]:
         """Starts a command on the machine, or inside one of the hosts."""
         prefix = ["ip", "netns", "exec", self._space[inside]] if inside else []
         environment = {**self.environment(), **options.pop("env", {})}
@@ -91,7 +91,7 @@ class Hosts:
 
     def run(
         self, command: List[str], inside: Optional[str] = None, timeout: float = 90, **options: Any
-    ) -> "subprocess.CompletedProcess[str]":
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end."""
         process = self.popen(command, inside, **options)
         try:

