@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 3 optimizers that reduce their gradients, on any backend.
+
+A wrapped optimizer is a second object over the attributes of the one passed: learning rate, variables and
+slots are the same, so a schedule or a checkpoint that holds either of them sees both. Its `__class__` is the
+original class, which is what Keras writes into a saved model: the model loads where Horovod is not installed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence
+
+from horovod._keras import callers, jit
+from horovod._keras.backends import keras_backend, reduction
+from horovod._keras.settings import Settings
+
+
+class CallableList(List[Any]):
+    """A list that may also be called, as `optimizer.variables()` was in Keras 2."""
+
+    def __call__(self) -> CallableList:
+        return self
+
+
+class DistributedMixin:
+    """The methods put in front of an optimizer's own."""
+
+    _hvd: Any  # the reduction; on the class, because attributes are shared with the unwrapped optimizer
+    _hvd_settings: Settings
+    _hvd_base: Any
+    _hvd_reduced = False  # set while a loss-scaling optimizer around this one has reduced already
+    _hvd_variables: Sequence[Any] = ()
+
+    @property
+    def process_set(self) -> Any:
+        """The ranks that take part."""
+        return self._hvd_settings.process_set
+
+    @property
+    def variables(self) -> CallableList:
+        """All variables of the optimizer; also callable, as in Keras 2."""
+        return CallableList(super().variables)  # type: ignore[misc]
+
+    def register_local_var(self, var: Any) -> None:
+        """Keeps the gradient of a variable on this rank."""
+        self._hvd.register_local(var)
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """Builds the optimizer, and looks at who builds it: a model that would compile the step with XLA, or
+        a loss scaler that Keras put around this optimizer."""
+        model = callers.find(lambda o: hasattr(o, "jit_compile") and hasattr(o, "train_step"))
+        if model is not None:
+            jit.avoid(model)
+        scaler = callers.find(lambda o: getattr(o, "inner_optimizer", None) is self)
+        if scaler is not None and not isinstance(scaler, DistributedMixin):
+            # It decides from local gradients whether to skip a step. Ranks must decide alike, so it, and not
+            # this optimizer, has to reduce.
+            object.__setattr__(
+                scaler, "__class__", wrapped_class(type(scaler), self._hvd, self._hvd_settings)
+            )
+        return super().build(*args, **kwargs)  # type: ignore[misc]
+
+    def _hvd_reduce(self, grads: Sequence[Any], variables: Optional[Sequence[Any]]) -> List[Any]:
+        if variables is None:
+            variables = self._trainable_variables  # type: ignore[attr-defined]
+        return list(self._hvd(list(grads), list(variables)))
+
+    def apply(self, grads: Any, trainable_variables: Optional[Sequence[Any]] = None) -> Any:
+        """Reduces the gradients and applies them."""
+        grads = list(grads)
+        if trainable_variables is not None:
+            trainable_variables = list(trainable_variables)
+        if self._hvd_reduced or not grads:
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]
+        if getattr(self, "gradient_accumulation_steps", None):  # reduced once a step, by _clip_gradients
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]
+        grads = self._hvd_reduce(grads, trainable_variables)
+        with _reduced(getattr(self, "inner_optimizer", None)):
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+        """As `apply`, for JAX. A loss scaler reduces here, before it looks for infinities."""
+        inner = getattr(self, "inner_optimizer", None)
+        if inner is not None:
+            grads = self._hvd_reduce(grads, None)
+        with _reduced(inner):
+            return super().stateless_apply(optimizer_variables, grads, trainable_variables)  # type: ignore[misc]
+
+    def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
+        object.__setattr__(self, "_hvd_variables", list(trainable_variables))
+        return super()._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
+
+    def _clip_gradients(self, grads: Any) -> Any:
+        """Keras calls this once a step, on the mean of the accumulated gradients when there are several."""
+        steps = getattr(self, "gradient_accumulation_steps", None)
+        if steps and not self._hvd_reduced:
+            settings = self._hvd_settings
+            if settings.backward_passes_per_step > 1 and not settings.average_aggregated_gradients:
+                grads = [None if g is None else g * steps for g in grads]
+            grads = self._hvd_reduce(grads, self._hvd_variables)
+        return super()._clip_gradients(grads)  # type: ignore[misc]
+
+    def __reduce__(self) -> Any:
+        plain = self._hvd_base.__new__(self._hvd_base)
+        object.__setattr__(plain, "__dict__", self.__dict__)
+        return wrap, (plain, self._hvd_settings)
+
+
+class _reduced:
+    """While active, an inner optimizer takes its gradients as reduced."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    def __enter__(self) -> None:
+        if self.optimizer is not None:
+            object.__setattr__(self.optimizer, "_hvd_reduced", True)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.optimizer is not None:
+            object.__setattr__(self.optimizer, "_hvd_reduced", False)
+
+
+def wrapped_class(base: Any, reduce: Any, settings: Settings) -> Any:
+    """A class that behaves like `base`, says it is `base`, and reduces."""
+    return type(
+        base.__name__,
+        (DistributedMixin, base),
+        {
+            "__module__": "horovod._keras",
+            "__class__": property(lambda self: base),
+            "_hvd": reduce,
+            "_hvd_base": base,
+            "_hvd_settings": settings,
+        },
+    )
+
+
+def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
+    """The optimizer, reducing. Wrapping a wrapped one changes its settings."""
+    base = getattr(optimizer, "_hvd_base", type(optimizer))
+    if name is not None:
+        optimizer.name = name
+    if settings.backward_passes_per_step > 1:
+        if optimizer.gradient_accumulation_steps:
+            raise ValueError(
+                "The optimizer has gradient_accumulation_steps: do not give backward_passes_per_step as well."
+            )
+        optimizer.gradient_accumulation_steps = settings.backward_passes_per_step
+    reduce = reduction(settings, keras_backend(), f"Distributed{base.__name__}")
+    cls = wrapped_class(base, reduce, settings)
+    wrapped = cls.__new__(cls)
+    object.__setattr__(wrapped, "__dict__", optimizer.__dict__)
+    return wrapped

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training of Keras models."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import keras
+
+from horovod._keras import elastic as _impl
+from horovod._keras.elastic import KerasState
+from horovod.common.basics import basics as _basics
+from horovod.common.elastic import run_fn
+
+__all__ = [
+    "CommitStateCallback",
+    "KerasState",
+    "UpdateBatchStateCallback",
+    "UpdateEpochStateCallback",
+    "run",
+]
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a training function, called with a state object first, so that it survives lost workers."""
+    if keras.config.backend() == "tensorflow":
+        from horovod.tensorflow.elastic import run as run_tensorflow
+
+        return run_tensorflow(func)
+    return run_fn(func, _reset)
+
+
+def _reset() -> None:
+    _basics.shutdown()
+    _basics.init()
+
+
+class CommitStateCallback(_impl.CommitState, keras.callbacks.Callback):
+    """Commits the state every `batches_per_commit` batches and at the end of each epoch."""
+
+
+class UpdateBatchStateCallback(_impl.UpdateBatchState, keras.callbacks.Callback):
+    """Keeps `state.batch`; an interrupted epoch goes on where it stopped."""
+
+
+class UpdateEpochStateCallback(_impl.UpdateEpochState, keras.callbacks.Callback):
+    """Keeps `state.epoch`, counted over restarts."""

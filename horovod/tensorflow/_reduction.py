@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a list of gradients is reduced: the rules shared by the optimizers, the tapes and Keras."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+import tensorflow as tf
+
+from horovod.common.constants import Average
+from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
+from horovod.common.util import split_list
+from horovod.tensorflow import _collectives, _xla
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.util import elastic, on_not_none, variable_key
+
+
+def check_groups(num_groups: int, groups: Any) -> Any:
+    """The `groups` argument, with `num_groups` as its deprecated predecessor."""
+    if num_groups != 0:
+        warnings.warn(
+            "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        if groups is None:
+            groups = num_groups
+    if groups is not None and not isinstance(groups, (list, tuple)):
+        if isinstance(groups, bool) or not isinstance(groups, int) or groups <= 0:
+            raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
+    return groups
+
+
+def check_predivide(gradient_predivide_factor: float, op: int) -> None:
+    """Splitting the averaging needs an average."""
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+
+
+# Graphs used in eager mode, one for each way of reducing: a tape is wrapped anew at every step, and tracing
+# at every step would take far longer than reducing (and keep every graph for ever).
+_graphs: Dict[Tuple[Any, ...], Any] = {}
+
+
+class GradientReduction:
+    """Reduces gradients over the ranks of a process set.
+
+    Args:
+        name: the scope under which the ops are created.
+        compression: see `allreduce`.
+        sparse_as_dense: turn IndexedSlices into dense tensors first.
+        op: the reduction.
+        gradient_predivide_factor: with Average, divide by this before and by size / this after the sum.
+        groups: None for one op a gradient, a number of groups, or a list of lists of variables.
+        process_set: who takes part; the others keep their gradients.
+        scale_local_gradients: divide the gradients of local variables by the set's size.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        compression: Any = Compression.none,
+        sparse_as_dense: bool = False,
+        op: int = Average,
+        gradient_predivide_factor: float = 1.0,
+        groups: Any = None,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> None:
+        self.name = name
+        self.compression = compression
+        self.sparse_as_dense = sparse_as_dense
+        self.op = op
+        self.prescale = 1.0 / gradient_predivide_factor if op == Average else 1.0
+        self.postscale = gradient_predivide_factor if op == Average else 1.0
+        self.groups = groups
+        self.process_set = process_set
+        self.scale_local_gradients = scale_local_gradients
+        self.local: Set[Any] = set()
+
+    def register_local(self, variable: Any) -> None:
+        """Keeps the gradient of a variable on this rank."""
+        self.local.add(variable_key(variable))
+
+    def active(self) -> bool:
+        """Whether there is anybody to reduce with. In an elastic job there may be at the next step."""
+        if self.process_set is not global_process_set and not self.process_set.included():
+            return False
+        return elastic() or (self.process_set.size() or 1) > 1
+
+    def __call__(
+        self, gradients: Sequence[Any], variables: Sequence[Any] = (), generic_names: bool = False
+    ) -> List[Any]:
+        """The reduced gradients, local ones scaled instead, None left as None."""
+        gradients = list(gradients)
+        if not self.active():
+            return gradients
+        is_local = [bool(self.local) and variable_key(v) in self.local for v in variables]
+        is_local += [False] * (len(gradients) - len(is_local))
+        shared = [None if local else g for g, local in zip(gradients, is_local)]
+        keys = [variable_key(v) for v in variables] if isinstance(self.groups, (list, tuple)) else []
+        reduced = on_not_none(lambda some: self._reduce(some, shared, keys, generic_names), shared)
+        return [self._scaled(g) if local else r for g, r, local in zip(gradients, reduced, is_local)]
+
+    def _scaled(self, gradient: Any) -> Any:
+        if gradient is None or not self.scale_local_gradients:
+            return gradient
+        size = self.process_set.size()
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
+        return gradient / tf.cast(size, gradient.dtype)
+
+    def _reduce(self, gradients: List[Any], places: List[Any], keys: List[Any], generic: bool) -> List[Any]:
+        if not gradients:
+            return []
+        groups = self._positions(places, keys, len(gradients))
+        if not tf.executing_eagerly():
+            return self._in_graph(gradients, groups, generic)
+        key = (
+            self.name,
+            self.compression,
+            self.sparse_as_dense,
+            (self.op, self.prescale, self.postscale),
+            groups,
+            process_set_id(self.process_set),
+            generic,
+        )
+        if key not in _graphs:
+            _graphs[key] = tf.function(lambda some: self._in_graph(some, groups, generic))
+        return list(_graphs[key](gradients))
+
+    def _positions(
+        self, places: List[Any], keys: List[Any], count: int
+    ) -> Optional[Tuple[Tuple[int, ...], ...]]:
+        """Which of the (not None) gradients form groups; None when each is reduced by itself."""
+        if self.groups is None:
+            return None
+        if isinstance(self.groups, int):
+            return tuple(tuple(part) for part in split_list(range(count), self.groups) if part)
+        present = [key for key, gradient in zip(keys, places) if gradient is not None]
+        index = {key: i for i, key in enumerate(present)}
+        groups = [
+            [index[variable_key(v)] for v in group if variable_key(v) in index] for group in self.groups
+        ]
+        listed = {i for group in groups for i in group}
+        groups += [[i] for i in range(count) if i not in listed]
+        return tuple(tuple(group) for group in groups if group)
+
+    def _in_graph(
+        self, gradients: List[Any], groups: Optional[Tuple[Tuple[int, ...], ...]], generic: bool
+    ) -> List[Any]:
+        if self.sparse_as_dense:
+            gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        common: Dict[str, Any] = {
+            "compression": self.compression,
+            "op": self.op,
+            "process_set": self.process_set,
+            "ignore_name_scope": generic,
+        }
+        if groups is None and _xla.inside():
+            groups = (tuple(range(len(gradients))),)  # compiled calls block: make one of them
+        results: List[Any] = [None] * len(gradients)
+        with tf.name_scope(self.name + "_Allreduce"):
+            if groups is None:
+                for i, gradient in enumerate(gradients):
+                    scales = {} if isinstance(gradient, tf.IndexedSlices) else self._scales()
+                    name = f"grad_{i}" if generic else None
+                    results[i] = _collectives.allreduce(gradient, name=name, **scales, **common)
+                return results
+            for number, group in enumerate(groups):
+                name = f"grad_group_{number}" if generic else None
+                some = [gradients[i] for i in group]
+                has_sparse = any(isinstance(g, tf.IndexedSlices) for g in some)
+                scales = {} if has_sparse else self._scales()
+                for i, result in zip(
+                    group, _collectives.grouped_allreduce(some, name=name, **scales, **common)
+                ):
+                    results[i] = result
+        return results
+
+    def _scales(self) -> Dict[str, float]:
+        return {"prescale_factor": self.prescale, "postscale_factor": self.postscale}
