@@ -1,0 +1,606 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training loops as people write them: two ranks with half the batch equal one process with all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests_support import shared_world
+from torch_training import STEPS, assert_same, batches, loss_of, mine, net, plain_step, sgd, shards, trained
+
+
+def distributed(hvd: Any, model: torch.nn.Module, make: Any = sgd, **kwargs: Any) -> Any:
+    return hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters(), **kwargs)
+
+
+def run_plain(make: Any = sgd, **kwargs: Any) -> torch.nn.Module:
+    """The plain loop on this rank's shards."""
+    import horovod.torch as hvd
+
+    model = net()
+    optimizer = distributed(hvd, model, make, **kwargs)
+    for x, y in shards(hvd.rank(), hvd.size()):
+        plain_step(model, optimizer, x, y)
+    return model
+
+
+OPTIMIZERS = {
+    "SGD": sgd,
+    "Adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "AdamW": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    "NAdam": lambda p: torch.optim.NAdam(p, lr=0.01),
+}
+
+
+def every_optimizer() -> None:
+    for make in OPTIMIZERS.values():
+        assert_same(run_plain(make), trained(make))
+
+
+def every_argument() -> None:
+    import horovod.torch as hvd
+
+    reference = trained(sgd)
+    assert_same(run_plain(gradient_predivide_factor=2.0), reference)
+    assert_same(run_plain(groups=2), reference)
+    assert_same(run_plain(groups=10), reference)
+    half = run_plain(op=hvd.Sum)
+    model = net()  # the sum of the ranks' mean losses is size times the mean loss of all
+    optimizer = sgd(model.parameters())
+    for x, y in batches():
+        optimizer.zero_grad()
+        (loss_of(model, x, y) * hvd.size()).backward()
+        optimizer.step()
+    assert_same(half, model)
+    assert_same(run_plain(compression=hvd.Compression.fp16), reference, tolerance=2e-2)
+    assert_same(run_plain(compression=hvd.Compression.bf16), reference, tolerance=1e-1)
+    with pytest.warns(DeprecationWarning, match="num_groups"):
+        run_plain(num_groups=1)
+    model = net()
+    groups = [[model[0].weight, model[2].weight]]
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), groups=groups)
+    for x, y in shards(hvd.rank(), hvd.size()):
+        plain_step(model, optimizer, x, y)
+    assert_same(model, reference)
+
+
+def clipping() -> None:
+    """Between backward and step, with nothing else: the norm is that of the reduced gradients."""
+    import horovod.torch as hvd
+
+    def loop(model, optimizer, data):
+        for x, y in data:
+            optimizer.zero_grad()
+            loss_of(model, x, y).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+
+    model, reference = net(), net()
+    loop(model, distributed(hvd, model), shards(hvd.rank(), hvd.size()))
+    loop(reference, sgd(reference.parameters()), batches())
+    assert_same(model, reference)
+
+
+def old_clipping() -> None:
+    """The idiom of existing scripts gives the same."""
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+        plain.zero_grad()
+        loss_of(reference, whole_x, whole_y).backward()
+        torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.05)
+        plain.step()
+    assert_same(model, reference)
+
+
+def warns_after_synchronize() -> None:
+    import horovod.torch as hvd
+
+    model = net()
+    optimizer = distributed(hvd, model)
+    x, y = shards(hvd.rank(), hvd.size())[0]
+    loss_of(model, x, y).backward()
+    optimizer.synchronize()
+    with pytest.warns(UserWarning, match=r"optimizer.step\(\) called without optimizer.skip_synchronize\(\)"):
+        optimizer.step()
+
+
+def grad_scaler() -> None:
+    """An overflow on one rank makes every rank skip the step and lower the scale."""
+    import horovod.torch as hvd
+
+    model, reference = net().float(), net().float()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=100)
+    for step, ((x, y), (whole_x, whole_y)) in enumerate(zip(shards(hvd.rank(), hvd.size()), batches())):
+        bad = step == 1
+        x, y = x.float(), y.float()
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model, x, y)
+        if bad and hvd.rank() == 1:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        if not bad:
+            plain.zero_grad()
+            loss_of(reference, whole_x.float(), whole_y.float()).backward()
+            torch.nn.utils.clip_grad_norm_(reference.parameters(), 1.0)
+            plain.step()
+    assert scaler.get_scale() == 128.0
+    assert_same(model, reference, tolerance=1e-5)
+
+
+def closures() -> None:
+    """LBFGS decides by the loss how often to call the closure: all ranks must see the same loss."""
+    import horovod.torch as hvd
+
+    def make(params):
+        return torch.optim.LBFGS(params, lr=0.5, max_iter=5, line_search_fn="strong_wolfe")
+
+    def loop(model, optimizer, data):
+        losses = []
+        for x, y in data:
+
+            def closure(x=x, y=y):
+                optimizer.zero_grad()
+                loss = loss_of(model, x, y)
+                loss.backward()
+                return loss
+
+            losses.append(float(optimizer.step(closure)))
+        return losses
+
+    model, reference = net(), net()
+    got = loop(model, distributed(hvd, model, make), shards(hvd.rank(), hvd.size()))
+    wanted = loop(reference, make(reference.parameters()), batches())
+    assert got == pytest.approx(wanted, rel=1e-6)
+    assert_same(model, reference, tolerance=1e-6)
+
+
+def accumulation() -> None:
+    """backward_passes_per_step, with a short last group."""
+    import horovod.torch as hvd
+
+    def loop(model, optimizer, data, passes):
+        for start in range(0, len(data), passes):
+            optimizer.zero_grad()
+            group = data[start : start + passes]
+            for x, y in group:
+                (loss_of(model, x, y) / len(group)).backward()
+            optimizer.step()
+
+    for passes in (2, 3):
+        model, reference = net(), net()
+        optimizer = distributed(hvd, model, backward_passes_per_step=passes)
+        loop(model, optimizer, shards(hvd.rank(), hvd.size(), steps=5), passes)
+        loop(reference, sgd(reference.parameters()), batches(steps=5), passes)
+        assert_same(model, reference)
+
+
+def no_sync() -> None:
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    data, whole = shards(hvd.rank(), hvd.size()), batches()
+    for first in range(0, STEPS, 2):
+        optimizer.zero_grad()
+        with optimizer.no_sync():
+            loss_of(model, *data[first]).backward()
+            local = model[0].weight.grad.clone()
+        loss_of(model, *data[first + 1]).backward()
+        plain.zero_grad()
+        for x, y in whole[first : first + 2]:
+            loss_of(reference, x, y).backward()
+        torch.testing.assert_close(model[0].weight.grad, reference[0].weight.grad)
+        optimizer.step()
+        plain.step()
+        assert not torch.allclose(local, hvd.broadcast(local, 0)) or hvd.rank() == 0  # stayed local
+    assert_same(model, reference)
+    # A step after nothing but local passes still reduces them.
+    optimizer.zero_grad()
+    with optimizer.no_sync():
+        loss_of(model, *data[0]).backward()
+    optimizer.step()
+    plain.zero_grad()
+    loss_of(reference, *whole[0]).backward()
+    plain.step()
+    assert_same(model, reference)
+    # A step inside uses the local gradients.
+    with optimizer.no_sync():
+        optimizer.zero_grad()
+        loss_of(model, *data[1]).backward()
+        optimizer.step()
+    weights = hvd.allgather(model[0].weight.detach()[None])
+    assert not torch.allclose(weights[0], weights[1])
+
+
+def several_backwards() -> None:
+    """Two losses, two backward calls, one step; and gradients that are never cleared."""
+    import horovod.torch as hvd
+
+    for op in (hvd.Average, hvd.Sum):
+        scale = 1 if op == hvd.Average else hvd.size()
+        model, reference = net(), net()
+        optimizer, plain = distributed(hvd, model, op=op), sgd(reference.parameters())
+        data, whole = shards(hvd.rank(), hvd.size()), batches()
+        for step in range(3):
+            for offset in (0, 1):
+                loss_of(model, *data[(step + offset) % STEPS]).backward()
+                (loss_of(reference, *whole[(step + offset) % STEPS]) * scale).backward()
+                torch.testing.assert_close(model[0].weight.grad, reference[0].weight.grad)
+            optimizer.step()
+            plain.step()
+        assert_same(model, reference)
+
+
+def retained_graph() -> None:
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+        for m, o, a, b in ((model, optimizer, x, y), (reference, plain, whole_x, whole_y)):
+            o.zero_grad()
+            loss = loss_of(m, a, b)
+            loss.backward(retain_graph=True)
+            (loss * 2).backward()
+            o.step()
+    assert_same(model, reference)
+
+
+def set_to_none() -> None:
+    import horovod.torch as hvd
+
+    for value in (True, False):
+        model, reference = net(), net()
+        optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+        for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+            for m, o, a, b in ((model, optimizer, x, y), (reference, plain, whole_x, whole_y)):
+                o.zero_grad(set_to_none=value)
+                loss_of(m, a, b).backward()
+                o.step()
+            model.zero_grad()  # the module's own, behind the optimizer's back
+            reference.zero_grad()
+        assert_same(model, reference)
+
+
+class Branches(torch.nn.Module):
+    """Uses a different branch according to what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.trunk = torch.nn.Linear(6, 4)
+        self.heads = torch.nn.ModuleList([torch.nn.Linear(4, 3) for _ in range(3)])
+        self.double()
+
+    def forward(self, x: torch.Tensor, head: int) -> torch.Tensor:
+        return self.heads[head](torch.tanh(self.trunk(x)))
+
+
+def unused_parameters() -> None:
+    """Each rank uses another head: each gradient is the average with the others' zeros. With clipping."""
+    import horovod.torch as hvd
+
+    n, r = hvd.size(), hvd.rank()
+    model, reference = Branches(), Branches()
+    make = lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9)  # noqa: E731
+    optimizer, plain = distributed(hvd, model, make), make(reference.parameters())
+    for x, y in batches():
+        optimizer.zero_grad()
+        ((model(mine(x, r, n), r) - mine(y, r, n)) ** 2).mean().backward()
+        assert model.heads[2].weight.grad.eq(0).all()  # used by nobody
+        loss_everywhere = hvd.allreduce(torch.tensor(1.0), name="metric")  # a collective in between
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        plain.zero_grad()
+        sum(((reference(mine(x, k, n), k) - mine(y, k, n)) ** 2).mean() for k in range(n)).div(n).backward()
+        torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
+        plain.step()
+        assert loss_everywhere == 1
+    assert_same(model, reference)
+
+
+def no_backward_on_one_rank() -> None:
+    """A rank without data calls only step."""
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    for step, (x, y) in enumerate(batches()):
+        optimizer.zero_grad()
+        plain.zero_grad()
+        if hvd.rank() == 0 or step % 2:
+            loss_of(model, x, y).backward()
+        optimizer.step()
+        (loss_of(reference, x, y) * (1 if step % 2 else 1 / hvd.size())).backward()
+        plain.step()
+    assert_same(model, reference)
+
+
+def frozen_and_unfrozen() -> None:
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer = plain = None
+    for m in (model, reference):
+        m[0].weight.requires_grad_(False)
+    make = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
+    optimizer, plain = distributed(hvd, model, make), make(reference.parameters())
+    for step, ((x, y), (whole_x, whole_y)) in enumerate(zip(shards(hvd.rank(), hvd.size()), batches())):
+        for m, o, a, b in ((model, optimizer, x, y), (reference, plain, whole_x, whole_y)):
+            if step == 1:
+                m[0].weight.requires_grad_(True)
+            if step == 2:
+                m[2].weight.requires_grad_(False)
+                m[2].weight.grad = None
+            o.zero_grad()
+            loss_of(m, a, b).backward()
+            o.step()
+        assert_same(model, reference)
+
+
+def parameters_added_later() -> None:
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    make = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
+    optimizer = distributed(hvd, model[0], make)
+    plain = make(reference[0].parameters())
+    for step, ((x, y), (whole_x, whole_y)) in enumerate(zip(shards(hvd.rank(), hvd.size()), batches())):
+        if step == 1:
+            optimizer.add_param_group({"params": [model[2].weight]})
+            plain.add_param_group({"params": [reference[2].weight]})
+        if step == 2:  # through the wrapped optimizer
+            optimizer.optimizer.add_param_group({"params": [model[2].bias], "lr": 0.2})
+            plain.add_param_group({"params": [reference[2].bias], "lr": 0.2})
+        plain_step(model, optimizer, x, y)
+        plain_step(reference, plain, whole_x, whole_y)
+        model.zero_grad(), reference.zero_grad()
+    assert_same(model, reference)
+
+
+def gan() -> None:
+    """Two models, two optimizers without names, one backward through both."""
+    import horovod.torch as hvd
+
+    def loop(wrap, data):
+        torch.manual_seed(3)
+        generator = torch.nn.Linear(6, 3).double()
+        critic = torch.nn.Linear(3, 1).double()
+        g = wrap(torch.optim.Adam(generator.parameters(), lr=0.01))
+        c = wrap(torch.optim.Adam(critic.parameters(), lr=0.01))
+        for x, y in data:
+            c.zero_grad()
+            (critic(generator(x).detach()).mean() - critic(y).mean()).backward()
+            c.step()
+            g.zero_grad()
+            (-critic(generator(x)).mean()).backward()  # also fills the critic's gradients
+            g.step()
+        return torch.nn.Sequential(generator, critic)
+
+    got = loop(hvd.DistributedOptimizer, shards(hvd.rank(), hvd.size()))
+    assert_same(got, loop(lambda o: o, batches()))
+
+
+def checkpointed() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    import horovod.torch as hvd
+
+    for reentrant in (True, False):
+        model, reference = net(), net()
+        optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+        for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+            optimizer.zero_grad()
+            x.requires_grad_(True)
+            hidden = checkpoint(lambda a, m=model: m[1](m[0](a)), x, use_reentrant=reentrant)
+            torch.nn.functional.mse_loss(model[2](hidden), y).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+            plain.zero_grad()
+            loss_of(reference, whole_x, whole_y).backward()
+            torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.05)
+            plain.step()
+        assert_same(model, reference)
+
+
+def create_graph() -> None:
+    """Second derivatives through reduced gradients' graphs stay local; the first are reduced."""
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+        for m, o, a, b in ((model, optimizer, x, y), (reference, plain, whole_x, whole_y)):
+            o.zero_grad()
+            loss_of(m, a, b).backward(create_graph=True)
+            for p in m.parameters():
+                p.grad = p.grad.detach()
+            o.step()
+    assert_same(model, reference)
+
+
+def channels_last() -> None:
+    import horovod.torch as hvd
+
+    def make():
+        torch.manual_seed(0)
+        layers = [torch.nn.Conv2d(3, 5, 3), torch.nn.ReLU(), torch.nn.Conv2d(5, 2, 2)]
+        return torch.nn.Sequential(*layers).double().to(memory_format=torch.channels_last)
+
+    generator = torch.Generator().manual_seed(5)
+    whole = [torch.randn(4, 3, 6, 6, generator=generator, dtype=torch.float64) for _ in range(3)]
+    for compression in (hvd.Compression.none, hvd.Compression.bf16):
+        model, reference = make(), make()
+        optimizer = distributed(hvd, model, compression=compression)
+        plain = sgd(reference.parameters())
+        for x in whole:
+            for m, o, a in ((model, optimizer, mine(x, hvd.rank(), hvd.size())), (reference, plain, x)):
+                o.zero_grad()
+                (m(a.contiguous(memory_format=torch.channels_last)) ** 2).mean().backward()
+                o.step()
+        assert model[0].weight.grad.is_contiguous(memory_format=torch.channels_last)
+        assert_same(model, reference, 1e-9 if compression is hvd.Compression.none else 1e-1)
+
+
+def sparse_gradients() -> None:
+    import horovod.torch as hvd
+
+    def make():
+        torch.manual_seed(0)
+        return torch.nn.Embedding(10, 4, sparse=True).double()
+
+    words = [torch.tensor([[1, 2], [1, 5]]), torch.tensor([[7, 7], [7, 2]])]
+    for dense in (False, True):
+        model, reference = make(), make()
+        optimizer = distributed(hvd, model, lambda p: torch.optim.SGD(p, lr=0.1), sparse_as_dense=dense)
+        plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+        for batch in words:
+            optimizer.zero_grad(), plain.zero_grad()
+            (model(mine(batch, hvd.rank(), hvd.size())) ** 2).mean().backward()
+            assert model.weight.grad.is_sparse
+            (reference(batch) ** 2).mean().backward()
+            optimizer.step(), plain.step()
+        assert_same(model, reference)
+
+
+def compiled() -> None:
+    """A compiled module; its hooks fire outside of the compiled region."""
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    fast = torch.compile(model, backend="aot_eager")
+    for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+        plain_step(fast, optimizer, x, y)
+        plain_step(reference, plain, whole_x, whole_y)
+    assert_same(model, reference)
+
+
+def process_set() -> None:
+    """Two independent trainings side by side, and a rank that takes part in none."""
+    import horovod.torch as hvd
+
+    pair = hvd.add_process_set([0, 2])
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model, process_set=pair), sgd(reference.parameters())
+    if pair.included():
+        data, whole = shards(pair.rank(), 2), batches()
+    else:  # acts locally
+        data = whole = batches(seed=9)
+    for (x, y), (whole_x, whole_y) in zip(data, whole):
+        plain_step(model, optimizer, x, y)
+        plain_step(reference, plain, whole_x, whole_y)
+    assert_same(model, reference)
+    hvd.remove_process_set(pair)
+
+
+def interrupted_backward() -> None:
+    """An exception in backward on all ranks; the loop goes on with the next batch."""
+    import horovod.torch as hvd
+
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise RuntimeError("on purpose")
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    data, whole = shards(hvd.rank(), hvd.size()), batches()
+    hidden = Fails.apply(model[1](model[0](data[0][0])))
+    with pytest.raises(RuntimeError, match="on purpose"):
+        model[2](hidden).sum().backward()  # the last layer's gradients are on their way
+    for (x, y), (whole_x, whole_y) in zip(data, whole):
+        plain_step(model, optimizer, x, y)
+        plain_step(reference, plain, whole_x, whole_y)
+    assert_same(model, reference)
+
+
+def wrapped_twice() -> None:
+    """A second wrapper around the same parameters replaces the first instead of reducing twice."""
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    first = distributed(hvd, model)
+    second = hvd.DistributedOptimizer(first, model.named_parameters())
+    plain = sgd(reference.parameters())
+    for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+        plain_step(model, second, x, y)
+        plain_step(reference, plain, whole_x, whole_y)
+    assert_same(model, reference)
+    assert first.param_groups is second.param_groups
+
+
+class ErrorFeedback:
+    """A compressor of one's own, with state for each parameter: what rounding lost is added the next time."""
+
+    def __init__(self) -> None:
+        self.lost: Any = 0
+
+    def for_parameter(self, name: str, parameter: torch.Tensor) -> ErrorFeedback:
+        return ErrorFeedback()
+
+    def compress(self, tensor: torch.Tensor) -> Any:
+        wanted = tensor + self.lost
+        wire = wanted.to(torch.bfloat16)
+        self.lost = wanted - wire.to(wanted.dtype)
+        return wire, tensor.dtype
+
+    def decompress(self, tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor.to(ctx)
+
+
+def own_compressor() -> None:
+    import horovod.torch as hvd
+
+    make = lambda p: torch.optim.SGD(p, lr=0.1)  # noqa: E731
+    model, reference = net(), net()
+    optimizer = distributed(hvd, model, make, compression=ErrorFeedback())
+    plain = make(reference.parameters())
+    for _ in range(10):
+        for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
+            plain_step(model, optimizer, x, y)
+            plain_step(reference, plain, whole_x, whole_y)
+    assert_same(model, reference, tolerance=3e-3)
+    ours = hvd.allgather(torch.cat([p.detach().flatten() for p in model.parameters()])[None])
+    assert torch.equal(ours[0], ours[1])
+
+
+CASES = [
+    every_optimizer, every_argument, clipping, old_clipping, warns_after_synchronize, grad_scaler, closures,
+    accumulation, no_sync, several_backwards, retained_graph, set_to_none, unused_parameters,
+    no_backward_on_one_rank, frozen_and_unfrozen, parameters_added_later, gan, checkpointed, create_graph,
+    channels_last, sparse_gradients, compiled, interrupted_backward, wrapped_twice, own_compressor,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.filterwarnings("ignore")
+def test_training(case):
+    shared_world(2).run(case, timeout=120)
+
+
+@pytest.mark.parametrize("case", [every_optimizer, clipping, closures, process_set], ids=lambda c: c.__name__)
+def test_training_on_three(case):
+    shared_world(3).run(case, timeout=120)
