@@ -121,27 +121,46 @@ def start(identity: Any, card: Dict[str, Any]) -> Place:
     except RuntimeError as error:
         who = f"rank {identity.rank} on {identity.host}"
         raise HorovodInternalError(f"{who} could not join: {error}") from error
+    scope = f"init/{_generation}"
     try:
-        place = _join(identity, store, card, f"init/{_generation}", timeout)
+        place = _join(identity, store, card, scope, timeout)
         store.done()
         return place
     except (RuntimeError, OSError) as error:
-        text = f"rank {identity.rank} on {identity.host} could not start: {error}"
-        _tell(store, text)
+        text = str(error)
+        if not isinstance(error, _PeerFailed):
+            text = f"rank {identity.rank} on {identity.host} could not start: {error}"
+            _tell(store, scope, identity.rank, text)
         raise HorovodInternalError(text) from error
     except BaseException as error:
-        _tell(store, f"rank {identity.rank} on {identity.host} gave up during init: {error!r}")
+        text = f"rank {identity.rank} on {identity.host} gave up during init: {error!r}"
+        _tell(store, scope, identity.rank, text)
         raise
     finally:
         store.close()
 
 
-def _tell(store: Any, text: str) -> None:
-    """Lets the others fail with the first reason rather than with a timeout of their own."""
+class _PeerFailed(HorovodInternalError):
+    """Another rank could not start, and said why."""
+
+
+def _tell(store: Any, scope: str, rank: int, text: str) -> None:
+    """Lets the others fail with this reason: whatever they wait for becomes the reason.
+
+    Not `store.fail`: that is for ranks that die, and for ever; a script may catch the error and go on.
+    """
     try:
-        store.fail(text)
+        for key in (f"card/{rank}", "table", f"linked/{rank}", "go"):
+            store.set(f"{scope}/{key}", b"!" + text.encode())
     except (RuntimeError, OSError):
         pass
+
+
+def _get(store: Any, key: str, timeout: float) -> bytes:
+    value: bytes = store.get(key, timeout)
+    if value[:1] == b"!":
+        raise _PeerFailed(value[1:].decode())
+    return value
 
 
 def _join(identity: Any, store: Any, card: Dict[str, Any], scope: str, timeout: float) -> Place:
@@ -203,13 +222,13 @@ def _exchange_cards(
 ) -> List[Dict[str, Any]]:
     store.set(f"{scope}/card/{identity.rank}", json.dumps(mine).encode())
     if identity.rank == 0:
-        cards = [json.loads(store.get(f"{scope}/card/{r}", timeout)) for r in range(identity.size)]
+        cards = [json.loads(_get(store, f"{scope}/card/{r}", timeout)) for r in range(identity.size)]
         problem = _misfit(cards)
         if problem:
             raise HorovodInternalError(problem)
         store.set(f"{scope}/table", json.dumps(cards).encode())
         return cards
-    table: List[Dict[str, Any]] = json.loads(store.get(f"{scope}/table", timeout))
+    table: List[Dict[str, Any]] = json.loads(_get(store, f"{scope}/table", timeout))
     return table
 
 
@@ -239,10 +258,10 @@ def _all_linked(identity: Any, store: Any, scope: str, deadline: float) -> None:
     store.set(f"{scope}/linked/{identity.rank}", b"1")
     if identity.rank == 0:
         for r in range(identity.size):
-            store.get(f"{scope}/linked/{r}", max(deadline - time.monotonic(), 1.0))
+            _get(store, f"{scope}/linked/{r}", max(deadline - time.monotonic(), 1.0))
         store.set(f"{scope}/go", b"1")
     else:
-        store.get(f"{scope}/go", max(deadline - time.monotonic(), 1.0))
+        _get(store, f"{scope}/go", max(deadline - time.monotonic(), 1.0))
 
 
 def _check_store(store: Any, scope: str) -> None:
@@ -250,7 +269,7 @@ def _check_store(store: Any, scope: str) -> None:
     from horovod.runner.store import StoreTimeout
 
     try:
-        store.get(f"{scope}/go", 0.0)
+        _get(store, f"{scope}/go", 0.0)
     except StoreTimeout:
         pass
 
