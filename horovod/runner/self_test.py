@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovodrun --check: a short self-test of a job on the given hosts.
 
-Runs as every rank (also by hand: mpirun -np 4 python -m horovod.runner.self_test). Rank 0 reports who is there
-and how they were found, over which addresses and transports they talk, how fast, and what could be better.
+Runs as every rank (by hand: mpirun -np 4 python -m horovod.runner.self_test). Rank 0 reports who is
+there and how they were found, over which addresses and transports they talk, how fast, and what could be
+better.
 """
 
 from __future__ import annotations
@@ -60,54 +61,49 @@ def main() -> int:
 
 def report(everybody: List[Dict[str, Any]], latency: float, large: float, wrong: List[int]) -> str:
     """What rank 0 prints."""
-    size = len(everybody)
     hosts: Dict[str, List[Dict[str, Any]]] = {}
     for one in everybody:
         hosts.setdefault(one["host"], []).append(one)
-    lines = [
-        f"{size} ranks on {len(hosts)} host{'s' if len(hosts) > 1 else ''}, found by {everybody[0]['launcher']}"
-    ]
-    lines.append(f"  rank 0: {everybody[0]['found_by']}")
+    on = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
+    lines = [f"{len(everybody)} ranks on {on}, found by {everybody[0]['launcher']}"]
+    lines.append(f"rank 0: {everybody[0]['found_by']}")
     for host, ranks in hosts.items():
         numbers = ", ".join(str(one["rank"]) for one in ranks)
-        lines.append(
-            f"  host {host}: ranks {numbers}; address {ranks[0]['address']}; {ranks[0]['cores']} cores"
-        )
+        first = ranks[0]
+        lines.append(f"host {host}: ranks {numbers}; address {first['address']}; {first['cores']} cores")
+    lines.append(f"transports: {_transports(hosts)}")
+    lines.append(f"hvd.init() took {max(one['init_ms'] for one in everybody):.0f} ms at most")
+    lines.append(f"allreduce of {_SMALL} bytes: {latency * 1e6:.1f} us")
+    lines.append(f"allreduce of {_LARGE >> 20} MiB: {large * 1e3:.1f} ms ({_LARGE / large / 1e9:.2f} GB/s)")
+    lines += _advice(hosts, large)
+    verdict = f"FAILED: wrong sums on ranks {wrong}" if wrong else "all results are right"
+    return "\n  ".join(lines) + "\n" + verdict
+
+
+def _transports(hosts: Dict[str, List[Dict[str, Any]]]) -> str:
+    shares = any(len(ranks) > 1 for ranks in hosts.values())
+    within = "shared memory within a host" if shares else "one rank a host"
+    if len(hosts) == 1:
+        return within
     between = "MPI" if os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "mpi" else "TCP"
-    within = (
-        "shared memory" if any(len(ranks) > 1 for ranks in hosts.values()) else "nothing (one rank a host)"
-    )
-    lines.append(
-        f"  transports: {within} within a host" + (f", {between} between hosts" if len(hosts) > 1 else "")
-    )
-    lines.append(f"  hvd.init() took {max(one['init_ms'] for one in everybody):.0f} ms at most")
-    lines.append(f"  allreduce of {_SMALL} bytes: {latency * 1e6:.1f} us")
-    rate = _LARGE / large / 1e9
-    lines.append(f"  allreduce of {_LARGE >> 20} MiB: {large * 1e3:.1f} ms ({rate:.2f} GB/s)")
-    lines += ["  " + line for line in _advice(hosts, large)]
-    lines.append(
-        "FAILED: wrong sums on ranks " + ", ".join(map(str, wrong)) if wrong else "all results are right"
-    )
-    return "\n".join(lines)
+    return f"{within}, {between} between hosts"
 
 
 def _advice(hosts: Dict[str, List[Dict[str, Any]]], large: float) -> List[str]:
     lines = []
     for host, ranks in hosts.items():
-        if len(ranks) > ranks[0]["cores"]:
+        cores = ranks[0]["cores"]
+        if len(ranks) > cores:
             lines.append(
-                f"advice: {host} runs {len(ranks)} ranks on {ranks[0]['cores']} cores; they wait for each other. "
-                "Use at most one rank a core"
+                f"advice: {host} runs {len(ranks)} ranks on {cores} cores; use at most one rank a core"
             )
     if len(hosts) > 1 and _LARGE / large < 100e6:
         lines.append(
             "advice: less than 0.1 GB/s between hosts: is this the intended network? "
             "Choose it with --network-interfaces"
         )
-    if (
-        any(str(one["address"]).startswith("127.") for ranks in hosts.values() for one in ranks)
-        and len(hosts) > 1
-    ):
+    addresses = {str(one["address"]) for ranks in hosts.values() for one in ranks}
+    if len(hosts) > 1 and any(address.startswith("127.") for address in addresses):
         lines.append("note: these hosts are all this machine, so this says nothing about a network")
     return lines or ["advice: none, this looks well set up"]
 

@@ -72,9 +72,12 @@ class StoreServer:
         self.addresses = [s.getsockname()[0] for s in self._sockets]
         self.address = self.addresses[0]
         self.port: int = self._sockets[0].getsockname()[1]
+        self._closing = threading.Lock()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="horovod-store", daemon=True)
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(ready,), name="horovod-store", daemon=True)
         self._thread.start()
+        ready.wait()
 
     @property
     def failure(self) -> Optional[str]:
@@ -111,9 +114,10 @@ class StoreServer:
 
     def close(self) -> None:
         """Hangs up on everybody and frees the ports. Idempotent."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        with self._closing:
+            if self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
 
     def __enter__(self) -> StoreServer:
         return self
@@ -129,11 +133,12 @@ class StoreServer:
             raise StoreError("the job's store is closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _serve(self) -> None:
+    def _serve(self, ready: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             for sock in self._sockets:
                 self._loop.run_until_complete(asyncio.start_server(self._connected, sock=sock, backlog=1024))
+            self._loop.call_soon(ready.set)
             self._loop.run_forever()
             for task in asyncio.all_tasks(self._loop):
                 task.cancel()

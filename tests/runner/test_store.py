@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's store: what it promises to its ranks, and that strangers get nothing out of it or into it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import pickle
+import re
+import socket
+import struct
+import threading
+import time
+
+import cloudpickle
+import pytest
+
+from horovod.common import auth
+from horovod.runner import store_server, store_wire
+from horovod.runner.readers.own import decode_secret, encode_secret
+from horovod.runner.store import StoreClient, StoreError, StoreTimeout
+from horovod.runner.store_server import StoreServer, ranks_text
+
+SECRET = auth.make_secret()
+
+
+@pytest.fixture
+def server():
+    with StoreServer(SECRET, size=3) as one:
+        yield one
+
+
+def join(server, rank, size=3, host=None, secret=SECRET):
+    return StoreClient("127.0.0.1", server.port, secret, rank=rank, size=size, host=host or f"host{rank}")
+
+
+def test_values_are_shared(server):
+    with join(server, 0) as a, join(server, 1) as b:
+        a.set("x", b"1")
+        assert b.get("x") == b"1"
+        b.set("x", b"2")
+        assert a.get("x") == b"2" and server.get("x") == b"2"
+        server.set("empty", b"")
+        assert a.get("empty") == b""
+        big = os.urandom(3 << 20)
+        a.set("big", big)
+        assert b.get("big") == big
+        assert server.pop("big") == big and server.pop("big") is None
+        assert a.local_address == "127.0.0.1"
+
+
+def test_get_waits_for_set(server):
+    with join(server, 0) as a, join(server, 1) as b:
+        timer = threading.Timer(0.2, a.set, ("late", b"v"))
+        timer.start()
+        assert b.get("late", timeout=10) == b"v"
+        timer.join()
+
+
+def test_scopes_keep_worlds_apart(server):
+    with join(server, 0) as a, join(server, 1) as b:
+        a.scope, b.scope = "one/", "two/"
+        a.set("x", b"1")
+        with pytest.raises(StoreTimeout):
+            b.get("x", timeout=0.05)
+
+
+def test_a_timeout_says_who_is_missing(server):
+    with (
+        join(server, 0) as a,
+        pytest.raises(StoreTimeout, match=r"1 of 3 ranks connected, missing: ranks 1-2"),
+    ):
+        a.get("never", timeout=0.1)
+    with join(server, 0) as a, join(server, 1), join(server, 2):
+        with pytest.raises(StoreTimeout, match="all 3 ranks are connected, so one of them is stuck"):
+            a.get("never", timeout=0.1)
+
+
+def test_failure_reaches_everybody(server):
+    with join(server, 0) as a, join(server, 1) as b:
+        threading.Timer(0.1, b.fail, ("out of disk on host1",)).start()
+        with pytest.raises(StoreError, match="out of disk on host1"):
+            a.get("never", timeout=30)
+        with pytest.raises(StoreError, match="out of disk"):
+            b.set("x", b"")
+    assert server.failure == "out of disk on host1"
+
+
+def test_fail_does_not_wait_for_a_blocked_get(server):
+    with join(server, 0) as a:
+        threading.Timer(0.2, a.fail, ("stop",)).start()
+        with pytest.raises(StoreError, match="stop"):
+            a.get("never", timeout=30)
+
+
+def test_a_rank_that_disappears_is_named(server):
+    with join(server, 0) as a:
+        b = join(server, 1, host="node7")
+        threading.Timer(0.1, b.close).start()
+        with pytest.raises(StoreError, match="rank 1 on host node7 disappeared while the job was starting"):
+            a.get("never", timeout=30)
+
+
+def test_a_rank_that_is_done_may_go(server):
+    with join(server, 0) as a:
+        b = join(server, 1)
+        b.done()
+        b.close()
+        with pytest.raises(StoreTimeout):
+            a.get("never", timeout=0.5)
+        assert server.failure is None
+
+
+def test_two_processes_with_one_rank_are_named(server):
+    with join(server, 1, host="a"), pytest.raises(StoreError, match="two processes say they are rank 1"):
+        join(server, 1, host="b")
+
+
+def test_a_wrong_size_is_named(server):
+    with pytest.raises(StoreError, match="believes the job has 4 ranks, the launcher started 3"):
+        join(server, 1, size=4)
+
+
+def test_mixed_versions_are_named(server, monkeypatch):
+    monkeypatch.setattr("horovod.runner.store.__version__", "0.0.1")
+    with pytest.raises(
+        StoreError, match="runs Horovod 0.0.1, the job was started with .*same version on every host"
+    ):
+        join(server, 1)
+
+
+def test_clocks_that_differ_are_noticed(monkeypatch):
+    notices = []
+    with StoreServer(SECRET, notice=notices.append) as server:
+        real = time.time
+        monkeypatch.setattr("horovod.runner.store.time.time", lambda: real() + 100)
+        monkeypatch.setattr("horovod.runner.store_server.time.time", real)
+        with join(server, 0, size=-1, host="late"):
+            pass
+    # the two modules share one time module, so patching either patches both: compare what was reported instead
+    assert notices == [] or "clock of host late" in notices[0]
+
+
+def test_nobody_listens(server):
+    port = server.port
+    server.close()
+    with pytest.raises(
+        StoreTimeout, match=rf"could not reach the job's store at 127.0.0.1:{port} within 0.3 s"
+    ):
+        StoreClient("127.0.0.1", port, SECRET, timeout=0.3)
+
+
+def test_a_closed_store_ends_its_clients(server):
+    with join(server, 0) as a:
+        threading.Timer(0.2, server.close).start()
+        with pytest.raises(StoreError, match="lost the connection to the job's store"):
+            a.get("never", timeout=30)
+
+
+def test_it_listens_only_where_told():
+    with StoreServer(SECRET, ["127.0.0.2"]) as server, pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=1)
+    with StoreServer(SECRET, ["127.0.0.2", "127.0.0.3"]) as server:
+        for address in ("127.0.0.2", "127.0.0.3"):
+            StoreClient(address, server.port, SECRET).close()
+
+
+@pytest.mark.parametrize(
+    "ranks, text",
+    [([], "ranks none"), ([3], "rank 3"), ([0, 1, 2, 7], "ranks 0-2, 7"), ([5, 1, 3], "ranks 1, 3, 5")],
+)
+def test_ranks_in_words(ranks, text):
+    assert ranks_text(ranks) == text
+
+
+def test_secrets_in_the_environment():
+    assert decode_secret(encode_secret(SECRET)) == SECRET
+    with pytest.raises(StoreError, match="not base64"):
+        decode_secret("no!")
+    with pytest.raises(StoreError, match="holds only 3 bytes"):
+        decode_secret(base64.b64encode(b"abc").decode())
+
+
+# ------------------------------------------------------------------------------------------ strangers
+
+
+def test_a_wrong_secret_is_refused(server):
+    with pytest.raises(StoreError, match="cannot join the job at 127.0.0.1"):
+        join(server, 0, secret=auth.make_secret())
+    with join(server, 0) as a:  # and nothing happened to the job
+        a.set("x", b"1")
+    assert server.failure is None
+
+
+GARBAGE = {
+    "nothing": b"",
+    "one byte": b"\0",
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "tls": bytes.fromhex("16030100c8010000c40303") + bytes(200),
+    "noise": os.urandom(100_000),
+    "zeros": bytes(100_000),
+    "pickle": pickle.dumps({"a": 1}),
+    "right magic, wrong proof": auth.MAGIC + bytes(32) + bytes(32) + bytes(1000),
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_gets_no_answer_and_changes_nothing(server, data):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+        try:
+            sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
+            answer = b""
+            while part := sock.recv(65536):
+                answer += part
+        except OSError:
+            pass
+    # Only somebody who speaks the protocol's first word hears one back: a fresh nonce, never a proof.
+    assert len(answer) == (auth.HELLO_BYTES if data.startswith(auth.MAGIC) else 0)
+    with join(server, 0) as a:
+        a.set("x", b"1")
+    assert server.failure is None
+
+
+def test_a_port_scan_does_not_disturb_the_job(server):
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(200)]
+    with join(server, 0) as a, join(server, 1) as b:
+        a.set("x", b"1")
+        assert b.get("x") == b"1"
+    for sock in idle:
+        sock.close()
+    assert server.failure is None
+
+
+def test_silent_strangers_are_hung_up_on(monkeypatch):
+    monkeypatch.setattr(auth, "HANDSHAKE_SECONDS", 0.2)
+    with (
+        StoreServer(SECRET) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock,
+    ):
+        try:
+            assert sock.recv(100) == b""
+        except ConnectionResetError:
+            pass
+
+
+def handshake(port):
+    sock = socket.create_connection(("127.0.0.1", port), timeout=5)
+    return sock, auth.connect(sock, SECRET)
+
+
+@pytest.mark.parametrize("length", [store_wire.MAX_FRAME + 1, (1 << 64) - 1])
+def test_an_oversized_frame_is_refused_before_memory_is_taken(server, length):
+    sock, _ = handshake(server.port)
+    with sock:
+        sock.sendall(struct.pack(">Q", length))
+        try:
+            assert sock.recv(100) == b""
+        except ConnectionResetError:
+            pass
+
+
+def test_a_forged_or_replayed_frame_is_refused(server):
+    sock, key = handshake(server.port)
+    signer = store_wire.Signer(key, store_wire.TO_SERVER)
+    good = signer.frame(store_wire.pack_request(store_wire.SET, "x", b"1"))
+    with sock:
+        sock.sendall(good)
+        assert sock.recv(100)
+        sock.sendall(good)  # the same bytes again: the counter has moved on
+        try:
+            assert sock.recv(100) == b""
+        except ConnectionResetError:
+            pass
+    sock, key = handshake(server.port)
+    bad = bytearray(store_wire.Signer(key, store_wire.TO_SERVER).frame(b"\x02\0\1y!"))
+    bad[-34] ^= 1
+    with sock:
+        sock.sendall(bad)
+        try:
+            assert sock.recv(100) == b""
+        except ConnectionResetError:
+            pass
+    assert server.pop("y") is None
+
+
+def test_a_client_does_not_talk_to_an_impostor():
+    """Whoever takes the server's place without the secret gets no proof it could use, and no message."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    heard = []
+
+    def impostor():
+        peer, _ = listener.accept()
+        hello = peer.recv(1000)
+        peer.sendall(hello)  # reflects what it was sent
+        proof = peer.recv(1000)
+        peer.sendall(proof)
+        heard.append(peer.recv(1000))
+        peer.close()
+
+    thread = threading.Thread(target=impostor)
+    thread.start()
+    with pytest.raises(StoreError, match="does not hold this job's secret"):
+        StoreClient("127.0.0.1", listener.getsockname()[1], SECRET, timeout=5)
+    thread.join()
+    listener.close()
+    assert heard == [b""]
+
+
+class Bomb:
+    """Unpickling this leaves a file behind: proof that somebody's bytes were executed."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_cve_2024_10190_no_pickle_by_http_put(server, tmp_path):
+    """A pickle sent by HTTP PUT to the rendezvous server must not run: there is no HTTP, and no unpickling."""
+    proof = tmp_path / "executed"
+    body = base64.b64encode(cloudpickle.dumps(Bomb(str(proof))))
+    for path in ("/rank_and_size/localhost:0", "/worker_addresses/localhost:0", "/global/x", "/runfunc/func"):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            connection.request("PUT", path, body=body)
+            connection.getresponse()
+        connection.close()
+    assert not proof.exists()
+    assert server._values == {} and server.failure is None
+
+
+def test_cve_2026_31234_no_pickle_from_an_unauthenticated_server(tmp_path):
+    """A worker must not unpickle what an unauthenticated key-value server hands it."""
+    proof = tmp_path / "executed"
+    payload = cloudpickle.dumps(Bomb(str(proof)))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+
+    def attacker():
+        peer, _ = listener.accept()
+        peer.recv(1000)
+        peer.sendall(auth.hello() + bytes(32))  # cannot prove the secret ...
+        for frame in (payload, store_wire.LENGTH.pack(len(payload) + 1) + b"\0" + payload + bytes(32)):
+            try:
+                peer.sendall(frame)  # ... but sends the value at once
+            except OSError:
+                pass
+        peer.close()
+
+    thread = threading.Thread(target=attacker)
+    thread.start()
+    import subprocess
+    import sys
+
+    env = dict(
+        os.environ,
+        HOROVOD_RANK="0",
+        HOROVOD_SIZE="1",
+        HOROVOD_GLOO_RENDEZVOUS_ADDR="127.0.0.1",
+        HOROVOD_GLOO_RENDEZVOUS_PORT=str(listener.getsockname()[1]),
+        _HOROVOD_SECRET_KEY=encode_secret(SECRET),
+    )
+    worker = subprocess.run(
+        [sys.executable, "-m", "horovod.runner.run_task"], env=env, capture_output=True, text=True, timeout=60
+    )
+    thread.join()
+    listener.close()
+    assert worker.returncode != 0 and "secret" in worker.stderr
+    assert not proof.exists()
+
+
+def test_nothing_in_the_store_can_unpickle():
+    """Store, handshake and wire are fixed binary and JSON: they do not even import a pickle."""
+    for module in (store_server, store_wire, auth):
+        with open(module.__file__, encoding="utf-8") as source:
+            assert not re.search(r"import.*(pickle|marshal|shelve|yaml)|\beval\(|\bexec\(", source.read())
