@@ -403,7 +403,7 @@ def _register_pre_hook(param: Any, hook: Callable[[torch.Tensor], None]) -> Any:
 def _empty_sparse(param: torch.Tensor) -> torch.Tensor:
     indices = torch.empty((1, 0), dtype=torch.int64, device=param.device)
     values = param.new_empty((0, *param.shape[1:]))
-    return torch.sparse_coo_tensor(indices, values, param.shape)
+    return torch.sparse_coo_tensor(indices, values, param.shape, check_invariants=False)
 
 
 class _Handles:

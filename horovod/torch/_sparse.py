@@ -15,6 +15,7 @@ import torch
 from horovod.common.constants import Average
 from horovod.common.process_sets import ProcessSet, process_set_id
 from horovod.torch import _handles
+from horovod.torch._tensor import kind_of
 from horovod.torch._verbs import Operation, Options, place_in
 
 
@@ -24,7 +25,7 @@ def allreduce_async(
     """Starts the two gathers; the returned function waits for them and builds the sum or average."""
     if tensor.layout is not torch.sparse_coo:
         raise ValueError(
-            f"Tensor type {tensor.type()} is not supported: sparse reductions take sparse COO tensors."
+            f"Tensor type {kind_of(tensor)} is not supported: sparse reductions take sparse COO tensors."
         )
     set_id = process_set_id(process_set)
     local = tensor.detach().coalesce()

@@ -56,6 +56,14 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
+def kind_of(tensor: torch.Tensor) -> str:
+    """The tensor's type as error messages name it, e.g. torch.ComplexFloatTensor."""
+    try:
+        return str(tensor.type())
+    except RuntimeError:  # some layouts have no such name
+        return f"{tensor.layout} of {tensor.dtype}"
+
+
 def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tensor:
     """The tensor as contiguous memory of a dtype the engine knows, still on its own device.
 
@@ -64,7 +72,7 @@ def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tens
     """
     if tensor.layout is not torch.strided:
         raise ValueError(
-            f"Tensor type {tensor.type()} is not supported: this call needs a dense tensor. "
+            f"Tensor type {kind_of(tensor)} is not supported: this call needs a dense tensor. "
             "Use allreduce or sparse_allreduce_async for sparse gradients, or pass tensor.to_dense()."
         )
     if tensor.requires_grad:
@@ -77,7 +85,7 @@ def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tens
     elif dtype.is_floating_point and tensor.element_size() == 1 and reduce_op is None:
         wire = tensor.contiguous().view(torch.uint8)
     else:
-        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+        raise ValueError(f"Tensor type {kind_of(tensor)} is not supported.")
     return wire if wire.is_contiguous() else wire.contiguous()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small trainings for the PyTorch tests: what two ranks make of half a batch each, one process makes of all of it."""
+"""Small trainings for the PyTorch tests, on shards and on whole batches."""
 
 from __future__ import annotations
 

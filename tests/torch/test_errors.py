@@ -115,7 +115,7 @@ def lifecycle() -> None:
         lambda: hvd.join(),
     ):
         with pytest.raises(
-            hvd.HorovodInternalError, match="Horovod has not been initialized; use hvd.init()."
+            hvd.HorovodInternalError, match="has not been initialized; use hvd.init"
         ):
             call()
     with pytest.raises(ValueError, match="Horovod has not been initialized"):

@@ -162,7 +162,7 @@ def closures() -> None:
                 loss.backward()
                 return loss
 
-            losses.append(float(optimizer.step(closure)))
+            losses.append(optimizer.step(closure).item())
         return losses
 
     model, reference = net(), net()

@@ -246,7 +246,7 @@ def join_and_barrier() -> List[int]:
     last = hvd.join()
     for step, output in enumerate(sums):
         assert output.tolist() == [hvd.size() - step] * 2
-    assert last == hvd.join() or True  # can be repeated
+    assert 0 <= hvd.join() < hvd.size()  # can be repeated
     hvd.barrier()
     return [last]
 
