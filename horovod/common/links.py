@@ -134,6 +134,7 @@ class Acceptor:
         self._secret = secret
         self._listener = listener
         self._expected = set(expected)
+        self._told = bool(expected)  # before expect(), whoever proves the secret may be early rather than wrong
         self._links: Dict[Tag, socket.socket] = {}
         self._strangers: List[_Stranger] = []
         self._lock = threading.Lock()
@@ -152,6 +153,7 @@ class Acceptor:
         """Replaces the links to wait for (they are known only once all ranks are)."""
         with self._lock:
             self._expected = set(expected)
+            self._told = True
             for tag in [t for t in self._links if t not in self._expected]:
                 self._links.pop(tag).close()
             self._check_complete()
@@ -252,7 +254,7 @@ class Acceptor:
 
     def _admit(self, stranger: _Stranger, tag: Tag) -> None:
         with self._lock:
-            if tag not in self._expected or tag in self._links:
+            if (self._told and tag not in self._expected) or tag in self._links:
                 return self._refuse(stranger, f"it announced a link nobody waits for: {tag}")
             self._forget(stranger)
             stranger.sock.setblocking(True)
