@@ -50,7 +50,7 @@ class HorovodBasics:
         nothing.
 
         Args:
-            comm: an mpi4py communicator to use instead of the launcher's ranks, or a list of all ranks.
+            comm: ranks that form this world, or an mpi4py communicator; by default all ranks of the job.
             process_sets: sets to register, the same on all ranks, or "dynamic" to add them later.
 
         Raises:
@@ -87,8 +87,7 @@ class HorovodBasics:
         from horovod.common import bootstrap
         from horovod.runner import identity as launcher
 
-        identity = self._identity_from(comm) if comm is not None else None
-        identity = identity or launcher.detect()
+        identity = launcher.detect() if comm is None else self._identity_from(comm)
         if self._forked and identity.size > 1:
             raise RuntimeError(FORKED)
         self._forked = False
@@ -114,16 +113,18 @@ class HorovodBasics:
 
     def _identity_from(self, comm: Any) -> Any:
         if hasattr(comm, "Get_rank") and hasattr(comm, "Get_size"):
-            from horovod.common.communicator import identity_of
+            from horovod.runner.meeting_mpi import identity_of
 
             return identity_of(comm)
+        from horovod.runner.identity import detect, subset
+
         try:
-            list(comm)
+            ranks = [int(rank) for rank in comm]
         except TypeError:
             raise ValueError(
                 "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object."
             ) from None
-        return None  # a list of ranks: as with sockets ever since, the launcher's ranks are taken
+        return subset(detect(), ranks)
 
     def _register_static(self, sets: List[ProcessSet]) -> None:
         for number, one in enumerate(sets):

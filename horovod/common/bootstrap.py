@@ -124,13 +124,14 @@ def start(identity: Any, card: Dict[str, Any]) -> Place:
     scope = f"init/{_generation}"
     try:
         place = _join(identity, store, card, scope, timeout)
-        store.done()
+        _leave(store)
         return place
     except (RuntimeError, OSError) as error:
         text = str(error)
         if not isinstance(error, _PeerFailed):
             text = f"rank {identity.rank} on {identity.host} could not start: {error}"
             _tell(store, scope, identity.rank, text)
+        _leave(store)
         raise HorovodInternalError(text) from error
     except BaseException as error:
         text = f"rank {identity.rank} on {identity.host} gave up during init: {error!r}"
@@ -152,6 +153,14 @@ def _tell(store: Any, scope: str, rank: int, text: str) -> None:
     try:
         for key in (f"card/{rank}", "table", f"linked/{rank}", "go"):
             store.set(f"{scope}/{key}", b"!" + text.encode())
+    except (RuntimeError, OSError):
+        pass
+
+
+def _leave(store: Any) -> None:
+    """Says goodbye, so that hanging up is not taken for dying."""
+    try:
+        store.done()
     except (RuntimeError, OSError):
         pass
 

@@ -67,4 +67,7 @@ def test_broadcast_and_gather(size):
         for root in range(size):
             assert results[f"from {root}"] == (root, 3_000_000, rank == root)
         if "set" in results:
-            assert results["set"] == ([0, size - 1] if size > 2 else [1]) and results["set broadcast"] == size - 1
+            assert (
+                results["set"] == ([0, size - 1] if size > 2 else [1])
+                and results["set broadcast"] == size - 1
+            )

@@ -124,7 +124,9 @@ def duplicates():
 
 def test_duplicate_static_sets_are_named():
     for text, initialised, number in run_world(duplicates, 2):
-        assert text.startswith("Horovod could not be initialized because process_sets entry number 1 is a duplicate")
+        assert text.startswith(
+            "Horovod could not be initialized because process_sets entry number 1 is a duplicate"
+        )
         assert initialised and number is None
 
 
