@@ -134,7 +134,8 @@ class Acceptor:
         self._secret = secret
         self._listener = listener
         self._expected = set(expected)
-        self._told = bool(expected)  # before expect(), whoever proves the secret may be early rather than wrong
+        # Before expect(), whoever proves the secret may be early rather than wrong.
+        self._told = bool(expected)
         self._links: Dict[Tag, socket.socket] = {}
         self._strangers: List[_Stranger] = []
         self._lock = threading.Lock()
