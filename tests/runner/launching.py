@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Helpers of the launcher tests: running horovodrun as users do, and reading what ranks report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+REPORT = os.path.join(ROOT, "tests", "runner", "scripts", "report.py")
+HOROVODRUN = [sys.executable, "-m", "horovod.runner.launch"]
+
+# Variables of whatever launcher runs the tests themselves must not reach the jobs.
+_FOREIGN = re.compile(r"^(OMPI_COMM|PMI_|PMIX_|SLURM_|HOROVOD_|RANK$|WORLD_SIZE$|LOCAL_RANK$|TORCHELASTIC)")
+
+
+def environment(**more: str) -> Dict[str, str]:
+    """This process's environment, without a launcher's variables, with the package importable."""
+    env = {name: value for name, value in os.environ.items() if not _FOREIGN.match(name)}
+    env["PYTHONPATH"] = ROOT
+    env.update(more)
+    return env
+
+
+def horovodrun(
+    *words: str, timeout: float = 60, env: Optional[Dict[str, str]] = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Runs horovodrun to its end."""
+    return subprocess.run(
+        [*HOROVODRUN, *words], capture_output=True, text=True, timeout=timeout,
+        env=env or environment(), check=False, **options,
+    )  # fmt: skip
+
+
+def start_horovodrun(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """Starts horovodrun."""
+    return subprocess.Popen(
+        [*HOROVODRUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(), **options,
+    )  # fmt: skip
+
+
+def reports(text: str) -> List[Dict[str, Any]]:
+    """What the ranks of report.py printed, whatever their launcher put in front, ordered by round and rank."""
+    found = [json.loads(one) for one in re.findall(r"\{\"rank\".*?\}", text)]
+    return sorted(found, key=lambda one: (one["round"], one["rank"], one["pid"]))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs (zombies do not)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone_within(pids: List[int], seconds: float) -> List[int]:
+    """Waits for processes to end; returns those that did not."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(map(alive, pids)):
+        time.sleep(0.05)
+    return [pid for pid in pids if alive(pid)]

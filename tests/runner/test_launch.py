@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun on one machine, from the outside."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+from launching import (
+    HOROVODRUN,
+    REPORT,
+    environment,
+    gone_within,
+    horovodrun,
+    reports,
+    start_horovodrun,
+)
+
+SHOW = 'echo "$HOROVOD_RANK/$HOROVOD_SIZE $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE"'
+
+
+def test_ranks_and_their_variables():
+    done = horovodrun("-np", "3", "-H", "localhost:2,127.0.0.1:4", "sh", "-c", SHOW)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "[0]<stdout>:0/3 0/2 0/2", "[1]<stdout>:1/3 1/2 0/1", "[2]<stdout>:2/3 0/1 1/2",
+    ]  # fmt: skip
+    assert done.stderr == ""
+
+
+def test_arguments_and_environment_arrive_unchanged():
+    words = ["a b", "$HOME", "'\"", "*", "--np", "ä€"]
+    code = "import os,sys; print(sys.argv[1:], os.environ['MINE'], os.environ['HOROVOD_CYCLE_TIME'])"
+    done = horovodrun(
+        "-np", "1", "--cycle-time-ms", "3", sys.executable, "-c", code, *words, env=environment(MINE="x y")
+    )
+    assert done.stdout == f"[0]<stdout>:{words} x y 3.0\n", done.stderr
+
+
+def test_settings_reach_the_workers_and_secrets_do_not_show():
+    show = "tr '\\0' ' ' </proc/$PPID/cmdline; env"
+    done = horovodrun("-np", "1", "--timeline-filename", "t", "--verbose", "sh", "-c", show)
+    secret = [line for line in done.stdout.splitlines() if "_HOROVOD_SECRET_KEY=" in line]
+    assert len(secret) == 1
+    assert secret[0].split("=", 1)[1] not in done.stdout.replace(secret[0], "") + done.stderr
+    assert "HOROVOD_TIMELINE=t" in done.stdout and "PYTHONUNBUFFERED=1" in done.stdout
+    assert "workers meet at 127.0.0.1" in done.stderr
+
+
+def test_a_world_of_ranks():
+    done = horovodrun("-np", "2", sys.executable, REPORT, "--rounds", "2")
+    assert done.returncode == 0, done.stderr
+    assert [(r["round"], r["rank"], r["size"], r["launcher"]) for r in reports(done.stdout)] == [
+        (0, 0, 2, "horovodrun"), (0, 1, 2, "horovodrun"), (1, 0, 2, "horovodrun"), (1, 1, 2, "horovodrun"),
+    ]  # fmt: skip
+
+
+def test_rank_lists_make_worlds_of_their_own():
+    done = horovodrun("-np", "4", sys.executable, REPORT, "--comm", "list")
+    assert done.returncode == 0, done.stderr
+    assert [(r["rank"], r["size"]) for r in reports(done.stdout)] == [(0, 2), (0, 2), (1, 2), (1, 2)]
+
+
+def test_the_first_failure_is_reported_and_the_others_are_ended():
+    script = "echo pid $$; if [ $HOROVOD_RANK = 1 ]; then echo reason >&2; exit 7; fi; sleep 1000"
+    done = horovodrun("-np", "3", "sh", "-c", script)
+    assert done.returncode == 1
+    assert "The first process to do so was:\nProcess name: 1\nExit code: 7\nHost: localhost\n" in done.stderr
+    assert "Last lines of its output:\n    reason" in done.stderr
+    pids = [int(line.split()[-1]) for line in done.stdout.splitlines() if "pid" in line]
+    assert len(pids) == 3 and gone_within(pids, 1) == []
+
+
+def test_the_cause_is_named_not_its_echo():
+    done = horovodrun("-np", "3", sys.executable, REPORT, "--crash", "2", "--sleep", "30")
+    assert done.returncode == 1
+    assert "Process name: 2\nExit code: 1" in done.stderr and "crashed on purpose" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_death_by_signal_is_named(number):
+    done = horovodrun("-np", "2", "sh", "-c", f"[ $HOROVOD_RANK = 0 ] && kill -{int(number)} $$; sleep 1000")
+    assert f"Exit code: {128 + number} (ended by {number.name})" in done.stderr
+
+
+STUBBORN = (
+    "import signal,subprocess,sys,time,os\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "child = subprocess.Popen(['sleep', '1000'])\n"
+    "print(os.getpid(), child.pid, flush=True)\n"
+    "time.sleep(1000)\n"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_a_signal_to_the_launcher_ends_everything(number):
+    """Even workers that ignore SIGTERM, even their children, even when the launcher itself is killed."""
+    process = start_horovodrun("-np", "2", sys.executable, "-c", STUBBORN)
+    lines = [process.stdout.readline() for _ in range(2)]
+    pids = [int(word) for line in lines for word in line.split(":")[1].split()]
+    assert len(pids) == 4
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+    assert gone_within(pids, 10) == []
+
+
+def test_what_cannot_be_started_is_named():
+    done = horovodrun("-np", "2", "no-such-program")
+    assert done.returncode == 1
+    assert "Exit code: 127" in done.stderr and "cannot start 'no-such-program'" in done.stderr
+
+
+WRONG = [
+    (["-np", "3", "-H", "localhost:2", "true"], "Requested more processes (3) than there are available slots (2)"),
+    (["-np", "2", "-H", "localhost", "true"], "Invalid host input"),
+    (["-np", "2", "-H", "a:1,a:1", "true"], "Host a is listed 2 times"),
+    (["-np", "2"], "no command to run"),
+    (["-np", "2", "--min-np", "1", "true"], "Elastic jobs"),
+    (["-np", "2", "--host-discovery-script", "x", "true"], "Elastic jobs"),
+    (["-np", "2", "--jsrun", "true"], "did not detect an LSF job"),
+    (["-np", "1", "-H", "no-such-host.invalid:1", "true"], "Cannot resolve host no-such-host.invalid"),
+    (["-np", "1", "-H", "198.51.100.7:1", "--network-interfaces", "nope0", "true"], "interface nope0 does not exist"),
+    (["-np", "2", "--cache-capacity=-1", "true"], "cache_capacity=-1 must be >= 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words, message", WRONG, ids=[row[1] for row in WRONG])
+def test_mistakes_are_named_without_a_traceback(words, message):
+    done = horovodrun(*words)
+    assert done.returncode == 1
+    assert message in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_version_and_check_build():
+    import horovod
+
+    assert horovodrun("--version").stdout.strip() == horovod.__version__
+    done = horovodrun("--check-build")
+    assert done.returncode == 0
+    for line in (
+        f"Horovod v{horovod.__version__}:",
+        "Available Frameworks:",
+        "    [X] NumPy",
+        "    [X] Gloo",
+    ):
+        assert line in done.stdout.splitlines()
+    assert "    Engine library: " in done.stdout and "MISSING" not in done.stdout
+
+
+def test_the_self_test():
+    done = horovodrun("--check", "-np", "2")
+    assert done.returncode == 0, done.stderr
+    for text in ("2 ranks on 1 host, found by horovodrun", "shared memory within a host", "allreduce of 4 bytes",
+                 "allreduce of 16 MiB", "advice:", "all results are right"):  # fmt: skip
+        assert text in done.stdout
+
+
+def test_much_output_arrives_complete_in_bounded_memory(tmp_path):
+    """40 MB from two ranks, through a reader that is in no hurry."""
+    code = "import os,sys\nline='x'*99+'\\n'\nfor i in range(200): sys.stdout.write(line*1000)\n"
+    process = subprocess.Popen(
+        [*HOROVODRUN, "-np", "2", sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment()
+    )
+    total = 0
+    while data := process.stdout.read(1 << 16):
+        total += data.count(b"\n")
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0 and total == 2 * 200 * 1000
+    assert usage.ru_maxrss < 120 * 1024, "the launcher's memory grew with the output"
+
+
+def test_output_files_and_timestamps(tmp_path):
+    words = ["-np", "2", "--output-filename", str(tmp_path / "o"), "-prefix-timestamp"]
+    done = horovodrun(*words, "sh", "-c", "echo out; echo err >&2")
+    assert done.returncode == 0
+    for rank in range(2):
+        for name in ("stdout", "stderr"):
+            text = (tmp_path / "o" / f"rank.{rank}" / name).read_text()
+            assert text.endswith(f"[{rank}]<{name}>:{name[3:]}\n") and len(text) > 30
+            assert text in (done.stdout if name == "stdout" else done.stderr)
+
+
+def test_a_child_that_keeps_the_output_open_does_not_keep_the_job():
+    done = horovodrun("-np", "1", "sh", "-c", "sleep 1000 & echo $!; exit 0", timeout=20)
+    assert done.returncode == 0
+    os.kill(int(done.stdout.split(":")[1]), signal.SIGKILL)
+
+
+def test_sixty_four_ranks_start_and_stop():
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 512:
+        pytest.skip(f"the limit of {soft} open files is too low for 64 ranks (ulimit -n)")
+    code = (
+        "import horovod.common.basics as b, horovod.common.objects as o\n"
+        "b.basics.init(); print('sum', sum(o.allgather_object(b.basics.rank()))); b.basics.shutdown()\n"
+    )
+    done = horovodrun("-np", "64", "--gloo-timeout-seconds", "120", sys.executable, "-c", code, timeout=180)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(int(line[1:].split("]")[0]) for line in done.stdout.splitlines()) == list(range(64))
+    assert {line.split(":")[1] for line in done.stdout.splitlines()} == {f"sum {64 * 63 // 2}"}
