@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How nodes run: without blocking TensorFlow's threads, in any order, fused, and also when nobody reads them."""
+
+from __future__ import annotations
+
+from tf_worlds import run
+
+
+def opposite_orders():
+    """More tensors than threads, started in opposite orders: blocking kernels would wait for ever."""
+    import numpy as np
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+    from horovod.tensorflow import _library
+
+    count = 64
+
+    def build(order):
+        @tf.function
+        def step(x):
+            results = {}
+            previous = []
+            for i in order:
+                with tf.control_dependencies(previous):
+                    value = x * float(i)
+                previous = [value]
+                results[i] = hvd.allreduce(value, op=hvd.Sum, name=f"t{i}")
+            return [results[i] for i in range(count)]
+
+        return step
+
+    step = build(range(count) if hvd.rank() == 0 else range(count - 1, -1, -1))
+    for _ in range(5):
+        values = step(tf.constant(1.0))
+    return bool(np.allclose(values, [2.0 * i for i in range(count)])), _library.kernels_defer()
+
+
+def test_opposite_orders_do_not_deadlock():
+    assert run("tensorflow", opposite_orders, timeout=120) == [(True, True)] * 2
+
+
+def fused():
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+    from horovod.common.basics import basics
+
+    v = [tf.Variable(tf.ones([64])) for _ in range(160)]
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(x * x) for x in v])
+        return hvd.DistributedGradientTape(tape).gradient(loss, v)
+
+    step()
+    before = basics.metrics()
+    for _ in range(10):
+        step()
+    after = basics.metrics()
+    return {key: after[key] - before[key] for key in ("tensors", "batches")}
+
+
+def test_a_step_of_160_gradients_is_fused():
+    for counters in run("tensorflow", fused):
+        assert counters["tensors"] >= 1600
+        assert counters["batches"] < counters["tensors"] / 4, counters
+
+
+def kept():
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+    from horovod.common.basics import basics
+
+    @tf.function
+    def step(x):
+        hvd.allreduce(x, name="nobody_reads_this")
+        same = [hvd.allreduce(x, op=hvd.Sum), hvd.allreduce(x, op=hvd.Sum)]
+        constant = hvd.allreduce(tf.constant(1.0), op=hvd.Sum)
+        return same, constant
+
+    operations = step.get_concrete_function(tf.constant(1.0)).graph.get_operations()
+    ordered = [o.name for o in operations if o.type == "HorovodAllreduce" and o.control_inputs]
+    step(tf.constant(1.0))
+    before = basics.metrics()["tensors"]
+    _, constant = step(tf.constant(1.0))
+    return basics.metrics()["tensors"] - before, float(constant), ordered
+
+
+def test_nodes_are_neither_dropped_nor_merged_nor_folded_nor_put_in_order():
+    assert run("tensorflow", kept) == [(4, 2.0, [])] * 2
+
+
+def named():
+    """The same function twice in one step: names must not collide."""
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+
+    @tf.function
+    def inner(x):
+        return hvd.allreduce(x, op=hvd.Sum, name="x")
+
+    @tf.function
+    def outer(x):
+        return inner(x) + inner(2 * x)
+
+    return float(outer(tf.constant(1.0)))
+
+
+def test_issue_784_one_function_called_twice_in_a_step():
+    assert run("tensorflow", named) == [6.0, 6.0]
