@@ -23,6 +23,8 @@ namespace {
 // After a caller drove the engine itself it will most likely come back at once: the background thread leaves it alone
 // for this long.
 constexpr double kCallerGrace = 1e-3;
+// After looking this often, a millisecond apart, whether the caller still drives, the background thread waits to be told.
+constexpr int kShortParks = 10;
 
 int usable_cores() {
   cpu_set_t set;
@@ -229,19 +231,35 @@ bool Engine::has_outstanding() {
 void Engine::background() {
   if (!settings_.thread_affinity.empty())
     pin_this_thread(settings_.thread_affinity, topology.local_rank(), topology.local_size());
+  int parks = 0;
   while (!stop_thread_) {
     bool caller_drives = user_drivers_ > 0;
     if (!caller_drives && now_s() - last_user_drive_ < kCallerGrace) caller_drives = !has_outstanding();
     if (caller_drives || !drive_mutex_.try_lock()) {
-      std::unique_lock<std::mutex> lock(park_mutex_);
-      park_.wait_for(lock, user_drivers_ > 0 ? std::chrono::milliseconds(50) : std::chrono::milliseconds(1));
+      park(++parks > kShortParks);
       continue;
     }
+    parks = 0;
     uint32_t seen = segment_->rank(topology.local_rank()).bell.load(std::memory_order_acquire);
     bool did = progress();
     drive_mutex_.unlock();
     if (!did && !stop_thread_) sleep_on_bell(seen, 1.0, false);
   }
+}
+
+// Leaves the engine to the caller who drives it. A caller who drives for long has to say when it stops; one who
+// makes many short calls is spared that.
+void Engine::park(bool caller_stays) {
+  std::unique_lock<std::mutex> lock(park_mutex_);
+  parked_ = caller_stays ? kUntilCalled : kBriefly;
+  if (user_drivers_ > 0 || !has_outstanding())
+    park_.wait_for(lock, std::chrono::milliseconds(caller_stays && user_drivers_ > 0 ? 50 : 1));
+  parked_ = kNotParked;
+}
+
+void Engine::wake_background() {
+  std::lock_guard<std::mutex> lock(park_mutex_);
+  park_.notify_one();
 }
 
 bool Engine::drive(Submission* until, double deadline) {
@@ -316,7 +334,7 @@ Status Engine::wait(int64_t handle, double timeout_s) {
         others = !pending_.empty();
         if (waiters_) completed_.notify_all();  // somebody else may drive now
       }
-      if (others) park_.notify_one();
+      if (others || parked_ == kUntilCalled) wake_background();
     } else {
       --user_drivers_;
       std::unique_lock<std::mutex> lock(table_mutex_);

@@ -89,6 +89,8 @@ class Engine {
   // engine.cc
   bool progress();
   void background();
+  void park(bool caller_stays);
+  void wake_background();
   bool drive(Submission* until, double deadline);
   void sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin);
   void ring_own_bell() { bells_.ring(topology.local_rank()); }
@@ -166,6 +168,8 @@ class Engine {
   int waiters_ = 0;
   std::mutex park_mutex_;
   std::condition_variable park_;
+  enum Parked { kNotParked, kBriefly, kUntilCalled };
+  std::atomic<Parked> parked_{kNotParked};  // the background thread
   std::atomic<bool> stop_thread_{false};
   std::atomic<bool> over_{false};  // ended_ is set
   std::atomic<bool> started_{false};

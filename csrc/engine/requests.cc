@@ -195,6 +195,7 @@ int64_t Engine::enqueue(std::shared_ptr<Submission> submission) {
     if (waits) return handle;
   }
   ring_own_bell();
+  if (parked_ != kNotParked && user_drivers_ == 0) wake_background();
   return handle;
 }
 

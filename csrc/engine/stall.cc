@@ -33,8 +33,7 @@ void Engine::check_stalls() {
     return;
   }
   std::vector<Waiting> stalled = node_->waiting(now - limit);
-  if (stalled.empty() || now - last_stall_warning_ < limit) return;
-  last_stall_warning_ = now;
+  if (stalled.empty()) return;
 
   double fatal_after = settings_.stall_shutdown_time_seconds;
   bool may_end = fatal_after > 0 && fatal_after >= limit;
@@ -45,6 +44,8 @@ void Engine::check_stalls() {
       names_by_rank[rank].insert(w.name);
       if (may_end && now - w.since > fatal_after) hopeless.insert(rank);
     }
+  if (hopeless.empty() && now - last_stall_warning_ < limit) return;
+  last_stall_warning_ = now;
   std::ostringstream text;
   text << "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
           "for remainder of ranks for more than "
@@ -81,7 +82,7 @@ void Engine::check_stalls() {
 // On every rank, from the watch thread: what the coordinator cannot see, because this rank is inside a collective whose
 // peer is frozen, or because the coordinator itself is.
 void Engine::watch_tick() {
-  if (over_ || !started_) return;
+  if (over_ || !started_ || segment_->aborted()) return;
   double now = now_s();
   if (goodbye_at_ > 0 && now - goodbye_at_ > 2.0 && !shutdown_seen_) {
     segment_->abort(kShutdownText);
@@ -97,6 +98,8 @@ void Engine::watch_tick() {
     oldest = executing;
     std::lock_guard<std::mutex> lock(park_mutex_);
     name = executing_name_;
+  } else if (coordinator_) {
+    return;  // check_stalls() sees all there is
   } else {
     std::lock_guard<std::mutex> lock(table_mutex_);
     for (auto& [key, entry] : pending_)

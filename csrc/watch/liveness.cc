@@ -59,6 +59,7 @@ void Liveness::stop() {
 
 void Liveness::loop() {
   std::vector<pollfd> fds;
+  double next_tick = now_s() + kTickMs * 1e-3;
   while (!stopping_) {
     fds.assign(1, {wake_fd_, POLLIN, 0});
     std::vector<Peer*> polled;
@@ -71,7 +72,10 @@ void Liveness::loop() {
     if (stopping_) return;
     for (size_t i = 0; i < polled.size(); ++i)
       if (fds[i + 1].revents) read(*polled[i]);
-    callbacks_.tick();
+    if (double now = now_s(); now >= next_tick) {
+      next_tick = now + kTickMs * 1e-3;
+      callbacks_.tick();
+    }
   }
 }
 
@@ -129,7 +133,10 @@ void Liveness::handle(Peer& peer, const Message& message) {
       callbacks_.said_goodbye(peer.rank);
       break;
     case kPing: send(peer, kPong, topology_.rank, ""); break;
-    case kPong: peer.asked = 0; break;
+    case kPong:
+      peer.asked = 0;
+      peer.answered = now_s();
+      break;
     case kWhere:
       if (message.rank != topology_.rank) {
         flood(kWhere, message.rank, "", &peer);
@@ -165,6 +172,7 @@ int Liveness::silent_neighbour(double patience_s) {
   for (Peer& peer : peers_) {
     if (!peer.open || peer.goodbye) continue;
     if (peer.asked == 0) {
+      if (now - peer.answered < 1.0) continue;
       peer.asked = now;
       send(peer, kPing, topology_.rank, "");
     } else if (now - peer.asked > patience_s) {

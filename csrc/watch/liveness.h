@@ -63,7 +63,8 @@ class Liveness {
     int fd;
     bool goodbye = false;
     bool open = true;
-    double asked = 0;  // when the unanswered ping was sent
+    double asked = 0;     // when the unanswered ping was sent
+    double answered = 0;  // when the last answer came
     std::string partial;
   };
 
