@@ -20,6 +20,7 @@ class Channel {
   }
   // True when nothing is left to send.
   bool flush();
+  bool has_backlog() const { return sent_ < backlog_.size(); }
   // Moves what has arrived into the parser; true if anything had.
   virtual bool receive() = 0;
   FrameParser& parser() { return parser_; }

@@ -180,6 +180,9 @@ bool Engine::progress() {
       check_stalls();
       somebody_waits_.store(!node_->idle(), std::memory_order_relaxed);
     }
+    bool backlog = up_ && up_->has_backlog();
+    for (const auto& source : sources_) backlog |= source && source->has_backlog();
+    backlog_.store(backlog, std::memory_order_relaxed);
     return did;
   } catch (const JobAborted& e) {
     handle_abort(e.what());
@@ -231,15 +234,16 @@ bool Engine::has_outstanding() {
 void Engine::background() {
   if (!settings_.thread_affinity.empty())
     pin_this_thread(settings_.thread_affinity, topology.local_rank(), topology.local_size());
-  int parks = 0;
+  int parks = 0;  // in a row, during one drive of a caller
+  double drive_seen = 0;
   while (!stop_thread_) {
     bool caller_drives = user_drivers_ > 0;
     if (!caller_drives && now_s() - last_user_drive_ < kCallerGrace) caller_drives = !has_outstanding();
     if (caller_drives || !drive_mutex_.try_lock()) {
-      park(++parks > kShortParks);
+      parks = std::exchange(drive_seen, last_user_drive_.load()) == drive_seen ? parks + 1 : 0;
+      park(parks > kShortParks);
       continue;
     }
-    parks = 0;
     uint32_t seen = segment_->rank(topology.local_rank()).bell.load(std::memory_order_acquire);
     bool did = progress();
     drive_mutex_.unlock();
@@ -294,6 +298,7 @@ void Engine::sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin) {
     } while ((now_s() - start) * 1e6 < spin_us_);
   }
   if (somebody_waits_.load(std::memory_order_relaxed)) timeout_s = std::min(timeout_s, 0.1);
+  if (backlog_.load(std::memory_order_relaxed)) timeout_s = 1e-3;
   if (settings_.cycle_time > 0) timeout_s = std::min(timeout_s, settings_.cycle_time * 1e-3);
   me.sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (me.bell.load(std::memory_order_seq_cst) == seen && !segment_->aborted())

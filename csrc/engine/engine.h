@@ -173,6 +173,7 @@ class Engine {
   std::atomic<bool> stop_thread_{false};
   std::atomic<bool> over_{false};  // ended_ is set
   std::atomic<bool> started_{false};
+  std::atomic<bool> backlog_{false};         // something waits for room in a channel
   std::atomic<bool> somebody_waits_{false};  // below this node: the stall watch must look now and then
   std::atomic<bool> shutdown_seen_{false};
   std::atomic<double> goodbye_at_{0};

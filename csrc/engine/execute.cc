@@ -103,6 +103,8 @@ void Engine::execute(const Batch& batch) {
   }
 
   const Description& first = values.front().description;
+  if (!comm->second->ready())
+    throw JobAborted("process set " + std::to_string(batch.process_set) + " was used before its links were attached");
   RankState& me = segment_->rank(topology.local_rank());
   std::snprintf(me.last, sizeof me.last, "in %s of '%.120s'%s", first.kind_text(), first.name.c_str(),
                 entries.size() > 1 ? " and others" : "");
@@ -287,7 +289,6 @@ void Engine::change_process_sets(const Batch& batch) {
   const Description& d = batch.tensors.front().value.description;
   if (batch.kind == kAddProcessSet) {
     auto comm = std::make_unique<Comm>(topology, *lane_, SetLayout(topology, {d.shape.begin(), d.shape.end()}));
-    std::vector<Entry*> none;
     std::lock_guard<std::mutex> lock(table_mutex_);
     comms_[batch.new_process_set] = std::move(comm);
     auto it = pending_.find({d.process_set, d.name});
