@@ -36,12 +36,14 @@ def forget_set(process_set: int) -> None:
 
 
 def wire_name(prefix: str, name: Optional[str], process_set: int = 0) -> str:
-    """The name sent to the other ranks. Every call consumes a number of its set, named or not."""
+    """The name sent to the other ranks. Only unnamed operations take a number of their set."""
+    if name is not None:
+        return f"{prefix}.{name}"
     if process_set == 0:
         number = next(_counter)
     else:
         number = next(_counters_of_sets.setdefault(process_set, itertools.count(1)))
-    return f"{prefix}.{name}" if name is not None else f"{prefix}.noname.{number}"
+    return f"{prefix}.noname.{number}"
 
 
 def member_names(base: str, count: int) -> List[str]:
