@@ -3,10 +3,10 @@
 
     python benchmarks/jax_allreduce.py [--np 2] [--json out.json]
 
-The jitted program reduces a donated argument in place, as a training step reduces its gradients; horovod.numpy
-reduces in place as well. io_callback is what remains without a custom call: jax copies the operand to the host
-function and the result back. All three take turns in the same processes; each number is the median of the time
-that the slowest rank needed.
+The jitted program reduces a donated argument in place, as a training step reduces its gradients;
+horovod.numpy reduces in place as well. io_callback is what remains without a custom call: jax copies the
+operand to the host function and the result back. All three take turns in the same processes; each number is
+the median of the time that the slowest rank needed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def measure() -> List[Dict[str, Any]]:
                 once()
                 if i >= 3:
                     times[way].append(time.perf_counter() - start)
-        slowest = hvd_numpy.allreduce(np.array([times[way] for way in ways]), op=hvd.Max, name=f"times.{label}")
+        slowest = hvd_numpy.allreduce(
+            np.array([times[way] for way in ways]), op=hvd.Max, name=f"times.{label}"
+        )
         medians = {way: statistics.median(row) for way, row in zip(ways, slowest.tolist())}
         rows.append({"size": label, **medians, "jit / numpy": medians["jit"] / medians["numpy"]})
     hvd.shutdown()
@@ -77,7 +79,9 @@ def main() -> None:
     """Prints the table."""
     import horovod
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--np", type=int, default=2, help="number of ranks")
     parser.add_argument("--json", help="also write the numbers, in seconds, to this file")
     arguments = parser.parse_args()

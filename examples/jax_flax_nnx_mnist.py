@@ -13,7 +13,6 @@ import argparse
 import gzip
 import os
 
-import jax
 import numpy as np
 import optax
 from flax import nnx
@@ -43,7 +42,9 @@ def load(directory):
 
     parts = []
     for which in ("train", "t10k"):
-        parts.append(read(f"{which}-images-idx3-ubyte.gz", 16).reshape(-1, 28, 28, 1).astype(np.float32) / 255)
+        parts.append(
+            read(f"{which}-images-idx3-ubyte.gz", 16).reshape(-1, 28, 28, 1).astype(np.float32) / 255
+        )
         parts.append(read(f"{which}-labels-idx1-ubyte.gz", 8).astype(np.int32))
     return parts
 
@@ -97,7 +98,9 @@ for epoch in range(args.epochs):
         batch = order[i * args.batch_size : (i + 1) * args.batch_size]
         value = train_step(model, optimizer, shard_x[batch], shard_y[batch])
     # Horovod: each process tests its share; sum the counts and average the loss.
-    right = hvd.allreduce(correct(model, test_x[hvd.rank() :: hvd.size()], test_y[hvd.rank() :: hvd.size()]), op=hvd.Sum)
+    right = hvd.allreduce(
+        correct(model, test_x[hvd.rank() :: hvd.size()], test_y[hvd.rank() :: hvd.size()]), op=hvd.Sum
+    )
     mean = hvd.allreduce(value)
     if hvd.rank() == 0:
         print(f"epoch {epoch + 1}: loss {mean:.4f}, test accuracy {right / len(test_x):.3f}", flush=True)

@@ -51,7 +51,8 @@ def load(directory):
 def init_params(key, sizes):
     keys = jax.random.split(key, len(sizes))
     return [
-        {"w": jax.random.normal(k, (a, b)) * (2 / a) ** 0.5, "b": jnp.zeros(b)} for k, a, b in zip(keys, sizes, sizes[1:])
+        {"w": jax.random.normal(k, (a, b)) * (2 / a) ** 0.5, "b": jnp.zeros(b)}
+        for k, a, b in zip(keys, sizes, sizes[1:])
     ]
 
 
@@ -101,7 +102,9 @@ for epoch in range(args.epochs):
         batch = order[i * args.batch_size : (i + 1) * args.batch_size]
         params, opt_state, value = train_step(params, opt_state, shard_x[batch], shard_y[batch])
     # Horovod: each process tests its share; sum the counts and average the loss.
-    right = hvd.allreduce(correct(params, test_x[hvd.rank() :: hvd.size()], test_y[hvd.rank() :: hvd.size()]), op=hvd.Sum)
+    right = hvd.allreduce(
+        correct(params, test_x[hvd.rank() :: hvd.size()], test_y[hvd.rank() :: hvd.size()]), op=hvd.Sum
+    )
     mean = hvd.allreduce(value)
     if hvd.rank() == 0:
         print(f"epoch {epoch + 1}: loss {mean:.4f}, test accuracy {right / len(test_x):.3f}", flush=True)

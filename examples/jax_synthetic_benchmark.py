@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training speed of a transformer-like JAX model on random data, on one process or several.
 
-    python examples/jax_synthetic_benchmark.py
-    horovodrun -np 4 python examples/jax_synthetic_benchmark.py --layers 8 --width 512
+python examples/jax_synthetic_benchmark.py
+horovodrun -np 4 python examples/jax_synthetic_benchmark.py --layers 8 --width 512
 """
 
 import argparse
@@ -33,7 +33,10 @@ def init_params(key):
     d = args.width
     shapes = {"qkv": (d, 3 * d), "out": (d, d), "up": (d, 4 * d), "down": (4 * d, d)}
     keys = iter(jax.random.split(key, 4 * args.layers))
-    return [{k: jax.random.normal(next(keys), s) * s[0] ** -0.5 for k, s in shapes.items()} for _ in range(args.layers)]
+    return [
+        {k: jax.random.normal(next(keys), s) * s[0] ** -0.5 for k, s in shapes.items()}
+        for _ in range(args.layers)
+    ]
 
 
 def norm(x):

@@ -45,7 +45,9 @@ def load(directory):
 
     parts = []
     for which in ("train", "t10k"):
-        parts.append(read(f"{which}-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28).astype(np.float32) / 255)
+        parts.append(
+            read(f"{which}-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28).astype(np.float32) / 255
+        )
         parts.append(read(f"{which}-labels-idx1-ubyte.gz", 8))
     return parts
 

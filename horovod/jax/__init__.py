@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod for JAX: collectives on jax arrays and pytrees, in and out of jit, and optax training.
 
-    import horovod.jax as hvd
+import horovod.jax as hvd
 
-    hvd.init()
-    params = hvd.broadcast_parameters(params)
-    tx = hvd.DistributedOptimizer(optax.adam(1e-3 * hvd.size()))
+hvd.init()
+params = hvd.broadcast_parameters(params)
+tx = hvd.DistributedOptimizer(optax.adam(1e-3 * hvd.size()))
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ cuda_built = _basics.cuda_built
 rocm_built = _basics.rocm_built
 
 __all__ = [
-    "Adasum", "Average", "Compression", "DistributedOptimizer", "DistributedState", "HorovodInternalError", "Max",
-    "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce",
-    "alltoall", "barrier", "broadcast", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters",
-    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built",
-    "gloo_enabled", "grad", "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "init",
-    "is_homogeneous", "is_initialized", "join", "local_rank", "local_size", "mpi_built", "mpi_enabled",
-    "mpi_threads_supported", "nccl_built", "rank", "reduce_gradients", "reducescatter", "remove_process_set",
-    "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline", "value_and_grad",
+    "Adasum", "Average", "Compression", "DistributedOptimizer", "DistributedState", "HorovodInternalError",
+    "Max", "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object",
+    "allreduce", "alltoall", "barrier", "broadcast", "broadcast_object", "broadcast_optimizer_state",
+    "broadcast_parameters", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built",
+    "global_process_set", "gloo_built", "gloo_enabled", "grad", "grouped_allgather", "grouped_allreduce",
+    "grouped_reducescatter", "init", "is_homogeneous", "is_initialized", "join", "local_rank", "local_size",
+    "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "reduce_gradients",
+    "reducescatter", "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline",
+    "stop_timeline", "value_and_grad",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one collective does, apart from its tensors: hashable, so that jax can keep it as a static parameter."""
+"""What one collective does, apart from its tensors: hashable, so that it can be a static parameter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from horovod.common.constants import (
     Sum,
 )
 
-# Unnamed collectives of compiled programs share one name. They are ordered by the program and at most one is
-# in flight, so it cannot clash; it does not depend on the order in which ranks happen to trace; and ranks that
-# have come out of step meet under it and get an error that says how they differ, instead of waiting.
+# Unnamed collectives of compiled programs share one name. They are ordered by the program and at most one
+# is in flight, so it cannot clash; it does not depend on the order in which ranks happen to trace; and ranks
+# that have come out of step meet under it and get an error that says how they differ, instead of waiting.
 COMPILED_NAME = "jax.jit"
 
 
@@ -32,7 +32,9 @@ class Call(NamedTuple):
     process_set: int = 0
     members: int = 1  # size of the process set
     position: int = 0  # this rank's place in it
-    rows: Optional[int] = None  # allgather in a program: rows of the output, if not members * rows of the input
+    rows: Optional[int] = (
+        None  # allgather in a program: rows of the output, if not members * rows of the input
+    )
 
     def prefix(self, count: int) -> str:
         """First part of the name on the wire, e.g. grouped_allreduce."""
@@ -42,7 +44,7 @@ class Call(NamedTuple):
         """The name on the wire when compiled into a program."""
         return COMPILED_NAME if self.name is None else f"{self.prefix(count)}.{self.name}"
 
-    def for_gradient(self, **changes: object) -> "Call":
+    def for_gradient(self, **changes: object) -> Call:
         """The collective of the backward pass: as this one, under a name of its own."""
         name = None if self.name is None else f"{self.name}.grad"
         return self._replace(name=name, **changes)  # type: ignore[arg-type]

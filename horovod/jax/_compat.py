@@ -8,20 +8,22 @@ only private piece is the registry of effect types.
 
 from __future__ import annotations
 
+from typing import Any, Sequence
+
 from jax._src import core as _core
 from jax._src import effects as _effects
 
 abstract_token = _core.abstract_token
 
 
-class CollectiveEffect(_effects.Effect):  # type: ignore[misc]
+class CollectiveEffect(_effects.Effect):
     """All ranks run their collectives in the order of the program."""
 
     def __str__(self) -> str:
         return "HorovodCollective"
 
 
-class CompiledAheadEffect(_effects.Effect):  # type: ignore[misc]
+class CompiledAheadEffect(_effects.Effect):
     """Unordered companion. Programs compiled ahead of time (`jit(f).lower(x).compile()`) take a shortcut that
     forgets the tokens of ordered effects, unless there is an unordered effect as well."""
 
@@ -46,3 +48,8 @@ for _registry in (
 def in_program() -> bool:
     """Whether a program is being built (jit, scan, ...), so that operations are recorded instead of run."""
     return not _core.trace_state_clean()
+
+
+def is_concrete(arrays: Sequence[Any]) -> bool:
+    """Whether the arrays have values and nobody is watching (no jit, grad or vmap): no need to ask jax."""
+    return _core.trace_state_clean() and not any(isinstance(array, _core.Tracer) for array in arrays)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives on concrete jax arrays: straight into the engine, without a compiled program.
 
-Arrays on the CPU are read in place and results are built over memory that jax adopts without a copy. Arrays on
-other devices go through host memory and come back to the device they came from.
+Arrays on the CPU are read in place and results are built over memory that jax adopts without a copy. Arrays
+on other devices go through host memory and come back to the device they came from.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any, List, Sequence, Tuple
 
 import jax
@@ -21,8 +23,7 @@ _ALIGNMENT = 64  # jax adopts host memory that starts on a cache line, and copie
 
 def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[int]]]:
     """Runs the collective and returns the outputs and, for alltoall, the rows received from each member."""
-    inputs = [np.ascontiguousarray(np.asarray(array)) for array in arrays]
-    inputs = [i.reshape(np.shape(a)) for i, a in zip(inputs, arrays)]  # ascontiguousarray makes scalars 1-d
+    inputs = [np.asarray(array, order="C") for array in arrays]
     outputs = [_empty(i.shape, i.dtype) if call.kind in (ALLREDUCE, BROADCAST) else None for i in inputs]
     base = names.wire_name(call.prefix(len(inputs)), call.name, call.process_set)
     wire_names = [base] if len(inputs) == 1 else names.member_names(base, len(inputs))
@@ -42,12 +43,13 @@ def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[i
                 dtype = inputs[index].dtype
                 buffer = engine.take(handle, index, dtype.itemsize)
                 received[index] = buffer.splits
-                outputs[index] = np.frombuffer(buffer.array(), dtype=dtype).reshape(buffer.shape)
+                outputs[index] = np.frombuffer(memoryview(buffer.array()), dtype=dtype).reshape(buffer.shape)
     finally:
         engine.release(handle)
     return [_adopt(target, like) for target, like in zip(outputs, arrays)], received
 
 
+@functools.cache
 def dtype_number(dtype: Any) -> int:
     """The engine's number of an element type."""
     name = np.dtype(dtype).name
@@ -57,7 +59,7 @@ def dtype_number(dtype: Any) -> int:
 
 
 def _empty(shape: Tuple[int, ...], dtype: Any) -> Any:
-    nbytes = int(np.prod(shape, dtype=np.int64)) * DTYPE_SIZE[dtype_number(dtype)]
+    nbytes = math.prod(shape) * DTYPE_SIZE[dtype_number(dtype)]
     memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + nbytes].view(dtype).reshape(shape)
@@ -65,9 +67,6 @@ def _empty(shape: Tuple[int, ...], dtype: Any) -> Any:
 
 def _adopt(array: Any, like: Any) -> jax.Array:
     """The array as a jax.Array where `like` is."""
-    devices = like.devices() if isinstance(like, jax.Array) else None
-    if devices and jax.default_backend() not in {device.platform for device in devices}:
-        return jax.device_put(array, next(iter(devices)))
-    if devices and getattr(like, "committed", False):
-        return jax.device_put(array, like.sharding)
-    return jax.device_put(array, may_alias=True)
+    where = like.sharding if isinstance(like, jax.Array) and like.committed else None
+    adopted: jax.Array = jax.device_put(array, where, may_alias=True)
+    return adopted

@@ -6,31 +6,35 @@ from __future__ import annotations
 import atexit
 import functools
 import sys
-from typing import Sequence, Union
 
 import jax
 
 from horovod.common.basics import basics
-from horovod.common.process_sets import ProcessSet
 
-
-def init(comm: object = None, process_sets: Union[None, str, Sequence[ProcessSet]] = None) -> None:
-    """Joins the job this process was launched into; see `horovod.common.basics.HorovodBasics.init`."""
-    basics.init(comm, process_sets)
-    _wait_at_exit()
+init = basics.init
 
 
 def shutdown() -> None:
     """Leaves the job, after the programs dispatched so far. A later `init` starts anew."""
     if basics.is_initialized():
-        jax.effects_barrier()
+        jax.effects_barrier()  # type: ignore[no-untyped-call]
     basics.shutdown()
 
 
-@functools.lru_cache(maxsize=None)
-def _wait_at_exit() -> None:
+def _wait_unless_failed() -> None:
+    if not hasattr(sys, "last_type"):  # after an exception there is nothing worth waiting for
+        jax.effects_barrier()  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _prepare() -> None:
     # Registered after the engine's own exit handler, so it runs before it: a last step that is still running
-    # would otherwise fail on all ranks. After an exception there is nothing worth waiting for.
-    atexit.register(lambda: None if hasattr(sys, "last_type") else jax.effects_barrier())
+    # would otherwise fail on all ranks.
+    atexit.register(_wait_unless_failed)
     # Gathered shapes and ranks are part of compiled programs; a new world must compile them anew.
     basics.at_shutdown(jax.clear_caches)
+
+
+basics.at_init(_prepare)
+if basics.is_initialized():  # by another front end
+    _prepare()

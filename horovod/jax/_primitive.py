@@ -2,8 +2,8 @@
 """The one jax primitive behind all collectives, and how jax evaluates, compiles and batches it.
 
 Concrete arrays go to the engine at once. Inside a program it becomes a call of the XLA handler in
-csrc/glue/jax: operands and results share their memory where the operation allows it, the ordered effect ties the
-calls to each other, and a future completes them, so that no XLA thread ever waits.
+csrc/glue/jax: operands and results share their memory where the operation allows it, the ordered effect ties
+the calls to each other, and a future completes them, so that no XLA thread ever waits.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ def bind(call: Call, arrays: Sequence[Any]) -> List[Any]:
     """Runs the collective, or records it in the program that is being traced."""
     for array in arrays:
         _eager.dtype_number(array.dtype)  # refused here, with a Python traceback, rather than at run time
-    return list(collective_p.bind(*arrays, call=call))
+    return list(collective_p.bind(*arrays, call=call))  # type: ignore[no-untyped-call]
 
 
-@collective_p.def_impl
+@collective_p.def_impl  # type: ignore[untyped-decorator]
 def _evaluate(*arrays: Any, call: Call) -> List[jax.Array]:
     return _eager.run(call, arrays)[0]
 
 
-@collective_p.def_effectful_abstract_eval
+@collective_p.def_effectful_abstract_eval  # type: ignore[untyped-decorator]
 def _shapes(*avals: Any, call: Call) -> Tuple[List[Any], Any]:
     outputs = [jax.core.ShapedArray(call.output_shape(aval.shape), aval.dtype) for aval in avals]
     return outputs, all_effects
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _register_target() -> None:
     handler = _native.lib().hvd_jax_collective
-    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handler), platform="cpu")
+    capsule = jax.ffi.pycapsule(handler)  # type: ignore[no-untyped-call]
+    jax.ffi.register_ffi_target(_TARGET, capsule, platform="cpu")
 
 
 def _lower(ctx: Any, *operands: Any, call: Call) -> Any:
@@ -86,8 +87,9 @@ mlir.register_lowering(collective_p, _lower, platform="cpu")
 
 def _lower_elsewhere(ctx: Any, *operands: Any, call: Call) -> Any:
     raise NotImplementedError(
-        "horovod.jax compiles collectives for the CPU only. On other devices call them outside of jit: compute "
-        "the gradients in a jitted function, reduce them with hvd.allreduce(grads), apply them in another one."
+        "horovod.jax compiles collectives for the CPU only. On other devices call them outside of jit: "
+        "compute the gradients in a jitted function, reduce them with hvd.allreduce(grads), and apply them "
+        "in another one."
     )
 
 
@@ -98,9 +100,7 @@ def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, call: Call) -> Tuple[L
     """vmap: collectives work along the first axis, or on every element, so the mapped axis goes last."""
     size = next(a.shape[axis] for a, axis in zip(arrays, axes) if axis is not None)
     moved = [
-        jnp.broadcast_to(a[..., None], (*a.shape, size))
-        if axis is None
-        else jnp.moveaxis(a, axis, -1)
+        jnp.broadcast_to(a[..., None], (*a.shape, size)) if axis is None else jnp.moveaxis(a, axis, -1)
         for a, axis in zip(arrays, axes)
     ]
     outputs = bind(call, moved)

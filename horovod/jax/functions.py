@@ -30,7 +30,7 @@ def broadcast_parameters(
         if is_key[i]:
             value = jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaves[i]))
         leaves[i] = value
-    return structure.unflatten(leaves)
+    return jax.tree.unflatten(structure, leaves)
 
 
 def broadcast_optimizer_state(
@@ -41,7 +41,7 @@ def broadcast_optimizer_state(
 
 
 def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _is_numeric(leaf: Any) -> bool:

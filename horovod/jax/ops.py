@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collectives on jax arrays and pytrees.
 
-Every verb works on concrete arrays and inside `jit`, `grad`, `scan`, `cond` and `vmap`. A pytree is one grouped
-operation on its leaves: the ranks agree on it once and its tensors travel together.
+Every verb works on concrete arrays and inside `jit`, `grad`, `scan`, `cond` and `vmap`. A pytree is one
+grouped operation on its leaves: the ranks agree on it once and its tensors travel together.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def allreduce(
     call = call._replace(prescale=float(prescale_factor), postscale=float(postscale_factor))
     sent = [compression.compress(array) for array in arrays]
     reduced = _gradients.collective(call, [array for array, _ in sent])
-    return structure.unflatten([compression.decompress(r, ctx) for r, (_, ctx) in zip(reduced, sent)])
+    return jax.tree.unflatten(
+        structure, [compression.decompress(r, ctx) for r, (_, ctx) in zip(reduced, sent)]
+    )
 
 
 def grouped_allreduce(
@@ -89,9 +91,10 @@ def grouped_allreduce(
 ) -> List[Any]:
     """Allreduces a list of tensors as one operation; see `allreduce`."""
     reduction = resolve_op(op, average)
-    return allreduce(
+    reduced = allreduce(
         list(tensors), None, name, compression, reduction, prescale_factor, postscale_factor, process_set
     )
+    return list(reduced)
 
 
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
@@ -102,7 +105,7 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
     """
     leaves, structure = jax.tree.flatten(tensor)
     arrays = _with_rows(ALLGATHER, leaves)
-    return structure.unflatten(_gradients.collective(_call(ALLGATHER, name, process_set), arrays))
+    return jax.tree.unflatten(structure, _gradients.collective(_call(ALLGATHER, name, process_set), arrays))
 
 
 def grouped_allgather(
@@ -118,9 +121,9 @@ def broadcast(
     """Gives every rank the tensor, or pytree, of `root_rank` (a global rank)."""
     leaves, structure = jax.tree.flatten(tensor)
     call = _call(BROADCAST, name, process_set)._replace(root=int(root_rank))
-    if root_rank not in process_set.ranks:
+    if root_rank not in (process_set.ranks or []):
         raise ValueError(f"broadcast received invalid root rank {root_rank} for provided process set")
-    return structure.unflatten(_gradients.collective(call, [jnp.asarray(leaf) for leaf in leaves]))
+    return jax.tree.unflatten(structure, _gradients.collective(call, [jnp.asarray(leaf) for leaf in leaves]))
 
 
 def alltoall(
@@ -166,7 +169,9 @@ def reducescatter(
     call = call._replace(prescale=float(prescale_factor), postscale=float(postscale_factor))
     sent = [compression.compress(array) for array in arrays]
     reduced = _gradients.collective(call, [array for array, _ in sent])
-    return structure.unflatten([compression.decompress(r, ctx) for r, (_, ctx) in zip(reduced, sent)])
+    return jax.tree.unflatten(
+        structure, [compression.decompress(r, ctx) for r, (_, ctx) in zip(reduced, sent)]
+    )
 
 
 def grouped_reducescatter(
@@ -196,7 +201,8 @@ def join() -> int:
     """Says that this rank has no more data: until all ranks have joined, it takes part in the others'
     allreduces with zeros. Returns the rank that joined last. Not available inside jit."""
     _outside_of_programs("join")
-    jax.effects_barrier()  # programs still running may hold collectives of this rank
+    # Programs still running may hold collectives of this rank.
+    jax.effects_barrier()  # type: ignore[no-untyped-call]
     handle = engine.run([engine.request(JOIN, "join.noname", UINT8, (), 0)])
     try:
         return int(engine.output(handle, 0).value)
@@ -209,15 +215,14 @@ def _call(kind: int, name: Optional[str], process_set: ProcessSet, op: int = 1) 
     number = process_set_id(process_set)
     if not process_set.included():
         raise ValueError(
-            f"{KIND_NAME[kind].capitalize()}: Rank {basics.rank()} is not a member of the provided process set."
+            f"{KIND_NAME[kind].capitalize()}: Rank {basics.rank()} is not a member of the provided process "
+            "set."
         )
+    if number == 0:
+        return Call(kind, name, op=op, members=basics.size(), position=basics.rank())
+    members = process_set.ranks or []
     return Call(
-        kind,
-        name,
-        op=op,
-        process_set=number,
-        members=process_set.size(),
-        position=process_set.rank(),
+        kind, name, op=op, process_set=number, members=len(members), position=members.index(basics.rank())
     )
 
 

@@ -57,7 +57,7 @@ def reduce_gradients(
             postscale_factor=gradient_predivide_factor,
             process_set=process_set,
         )
-    return structure.unflatten(reduced)
+    return jax.tree.unflatten(structure, reduced)
 
 
 def DistributedOptimizer(  # noqa: N802 - the name that all front ends share
@@ -176,7 +176,9 @@ def value_and_grad(
     return wrapped
 
 
-def grad(fun: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0, has_aux: bool = False, **options: Any) -> Callable[..., Any]:
+def grad(
+    fun: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0, has_aux: bool = False, **options: Any
+) -> Callable[..., Any]:
     """`jax.grad` with the gradients reduced over the ranks; options as for `value_and_grad`."""
     both = value_and_grad(fun, argnums, has_aux, **options)
 

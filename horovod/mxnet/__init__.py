@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod for MXNet: collectives inside MXNet's dependency engine, a gluon trainer and an optimizer.
 
-    import horovod.mxnet as hvd
+import horovod.mxnet as hvd
 
-    hvd.init()
-    hvd.broadcast_parameters(net.collect_params())
-    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.01 * hvd.size()})
+hvd.init()
+hvd.broadcast_parameters(net.collect_params())
+trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.01 * hvd.size()})
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ cuda_built = _basics.cuda_built
 rocm_built = _basics.rocm_built
 
 __all__ = [
-    "Adasum", "Average", "Compression", "DistributedOptimizer", "DistributedTrainer", "Max", "Min", "ProcessSet",
-    "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce", "allreduce_", "alltoall",
-    "broadcast", "broadcast_", "broadcast_object", "broadcast_parameters", "ccl_built", "cross_rank", "cross_size",
-    "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
-    "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter", "init", "is_initialized", "local_rank",
-    "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "reducescatter",
-    "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
+    "Adasum", "Average", "Compression", "DistributedOptimizer", "DistributedTrainer", "Max", "Min",
+    "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce",
+    "allreduce_", "alltoall", "broadcast", "broadcast_", "broadcast_object", "broadcast_parameters",
+    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built",
+    "gloo_enabled", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter",
+    "init", "is_initialized", "local_rank", "local_size", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "rank", "reducescatter", "remove_process_set", "rocm_built",
+    "shutdown", "size", "start_timeline", "stop_timeline",
 ]  # fmt: skip

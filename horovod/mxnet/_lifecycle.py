@@ -6,18 +6,12 @@ from __future__ import annotations
 import atexit
 import functools
 import sys
-from typing import Sequence, Union
 
 import mxnet as mx
 
 from horovod.common.basics import basics
-from horovod.common.process_sets import ProcessSet
 
-
-def init(comm: object = None, process_sets: Union[None, str, Sequence[ProcessSet]] = None) -> None:
-    """Joins the job this process was launched into; see `horovod.common.basics.HorovodBasics.init`."""
-    basics.init(comm, process_sets)
-    _wait_at_exit()
+init = basics.init
 
 
 def shutdown() -> None:
@@ -27,8 +21,18 @@ def shutdown() -> None:
     basics.shutdown()
 
 
-@functools.lru_cache(maxsize=None)
-def _wait_at_exit() -> None:
-    # Registered after the engine's own exit handler, so it runs before it: a last update that is still running
-    # would otherwise fail on all ranks. After an exception there is nothing worth waiting for.
-    atexit.register(lambda: None if hasattr(sys, "last_type") else mx.nd.waitall())
+def _wait_unless_failed() -> None:
+    if not hasattr(sys, "last_type"):  # after an exception there is nothing worth waiting for
+        mx.nd.waitall()
+
+
+@functools.cache
+def _prepare() -> None:
+    # Registered after the engine's own exit handler, so it runs before it: a last update still running
+    # would otherwise fail on all ranks.
+    atexit.register(_wait_unless_failed)
+
+
+basics.at_init(_prepare)
+if basics.is_initialized():  # by another front end
+    _prepare()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From NDArrays to the engine: pushed through MXNet's dependency engine, or, where sizes are not known, at once."""
+"""From NDArrays to the engine: through MXNet's dependency engine or, where sizes are not known, at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from horovod.common._native import Request
 from horovod.common.constants import DTYPE_OF_NAME
 from horovod.common.exceptions import HorovodInternalError
 
-_NumpyArray = getattr(mx, "np").ndarray  # mx.np is MXNet's own numpy
+_NumpyArray = mx.np.ndarray  # mx.np is MXNet's own numpy
 
 
 @contextlib.contextmanager
@@ -45,13 +45,13 @@ def check_dense(tensor: Any) -> None:
 
 def empty_like(tensor: Any, shape: Tuple[int, ...]) -> Any:
     """A new array of this shape, of the kind, type and place of `tensor`."""
-    make = getattr(mx, "np").empty if isinstance(tensor, _NumpyArray) else mx.nd.empty
+    make = mx.np.empty if isinstance(tensor, _NumpyArray) else mx.nd.empty
     return make(shape, ctx=tensor.context, dtype=tensor.dtype)
 
 
 def push(requests: Sequence[Request], inputs: Sequence[Any], outputs: Sequence[Any], priority: int) -> None:
-    """Hands one collective to MXNet's engine, which runs it after what writes the inputs and before what reads
-    the outputs."""
+    """Hands one collective to MXNet's engine, which runs it after what writes the inputs and before what
+    reads the outputs."""
     count = len(requests)
     array = (Request * count)(*requests)
     reads = (ctypes.c_void_p * count)(*[t.handle.value for t in inputs])
@@ -69,7 +69,7 @@ def run(requests: Sequence[Request], inputs: Sequence[Any]) -> Tuple[List[Any], 
         for index, tensor in enumerate(inputs):
             itemsize = np.dtype(tensor.dtype).itemsize
             buffer = engine.take(handle, index, itemsize)
-            host = np.frombuffer(buffer.array(), dtype=tensor.dtype).reshape(buffer.shape)
+            host = np.frombuffer(memoryview(buffer.array()), dtype=tensor.dtype).reshape(buffer.shape)
             output = empty_like(tensor, buffer.shape)
             if host.size:
                 output[:] = host
@@ -88,7 +88,7 @@ def address(tensor: Any) -> int:
     return where.value or 0
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _library() -> ctypes.CDLL:
     library = _native.lib()
     library.hvd_mxnet_load.argtypes = (ctypes.c_char_p,)
@@ -98,5 +98,7 @@ def _library() -> ctypes.CDLL:
     )  # fmt: skip
     path = mx.libinfo.find_lib_path()[0]
     if library.hvd_mxnet_load(path.encode()) != 0:
-        raise ImportError(f"{path} lacks entry points that horovod.mxnet needs; it is tested with MXNet 1.9.1.")
+        raise ImportError(
+            f"{path} lacks entry points that horovod.mxnet needs; it is tested with MXNet 1.9.1."
+        )
     return library

@@ -19,10 +19,11 @@ __all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
 def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] = None) -> None:
     """Gives every rank the parameters of `root_rank`, in place.
 
-    Parameters whose shape is not known yet are broadcast right after the first forward pass has initialised them.
+    Parameters whose shape is not known yet are broadcast right after the first forward pass has initialised
+    them.
 
     Args:
-        params: `block.collect_params()`, or a dict of Parameters or NDArrays such as `module.get_params()[0]`.
+        params: `block.collect_params()`, or a dict of Parameters or NDArrays as in `module.get_params()`.
         prefix: put before the names, to tell several calls apart.
     """
     if not isinstance(params, (dict, ParameterDict)):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collectives on NDArray and mx.np arrays.
 
-Allreduce and broadcast are operations of MXNet's own dependency engine: they return at once, and whatever uses the
-result waits for it. The others return when they are done, because the size of their result is not known before.
+Allreduce and broadcast are operations of MXNet's own dependency engine: they return at once, and whatever
+uses the result waits for it. The others return when they are done, because the size of their result is not
+known before.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 
@@ -52,7 +53,17 @@ def allreduce(
     """
     output = _push.empty_like(tensor, tensor.shape)
     reduction = _reduction(op, average)
-    _allreduce([tensor], [output], "allreduce", name, priority, prescale_factor, postscale_factor, process_set, reduction)
+    _allreduce(
+        [tensor],
+        [output],
+        "allreduce",
+        name,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        reduction,
+    )
     return output
 
 
@@ -68,7 +79,17 @@ def allreduce_(
 ) -> Any:
     """As `allreduce`, into the tensor itself, which is returned."""
     reduction = _reduction(op, average)
-    _allreduce([tensor], [tensor], "allreduce", name, priority, prescale_factor, postscale_factor, process_set, reduction)
+    _allreduce(
+        [tensor],
+        [tensor],
+        "allreduce",
+        name,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        reduction,
+    )
     return tensor
 
 
@@ -88,7 +109,9 @@ def grouped_allreduce(
     outputs = [_push.empty_like(tensor, tensor.shape) for tensor in tensors]
     reduction = _reduction(op, average)
     prefix = "grouped_allreduce"
-    _allreduce(tensors, outputs, prefix, name, priority, prescale_factor, postscale_factor, process_set, reduction)
+    _allreduce(
+        tensors, outputs, prefix, name, priority, prescale_factor, postscale_factor, process_set, reduction
+    )
     return outputs
 
 
@@ -107,7 +130,9 @@ def grouped_allreduce_(
         return tensors
     reduction = _reduction(op, average)
     prefix = "grouped_allreduce"
-    _allreduce(tensors, tensors, prefix, name, priority, prescale_factor, postscale_factor, process_set, reduction)
+    _allreduce(
+        tensors, tensors, prefix, name, priority, prescale_factor, postscale_factor, process_set, reduction
+    )
     return tensors
 
 
@@ -192,8 +217,8 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """Reduces the tensor and leaves each rank its share of the first axis: d // n rows, the first d % n ranks one
-    more."""
+    """Reduces the tensor and leaves each rank its share of the first axis: d // n rows, the first d % n ranks
+    one more."""
     assert op in [Average, Sum]
     assert isinstance(tensor, mx.nd.NDArray)
     if tensor.ndim == 0:
@@ -218,7 +243,9 @@ def grouped_reducescatter(
     assert op in [Average, Sum]
     assert all(isinstance(tensor, mx.nd.NDArray) for tensor in tensors)
     if any(tensor.ndim == 0 for tensor in tensors):
-        raise ValueError("groued_reducescatter does not support scalar inputs")  # sic: scripts match this text
+        raise ValueError(
+            "groued_reducescatter does not support scalar inputs"
+        )  # sic: scripts match this text
     if not tensors:
         return tensors
     outputs, _ = _run_now(
@@ -263,13 +290,20 @@ def _broadcast(
         (wire_name,) = _names("broadcast", name, 1, number)
         dtype = _push.dtype_number(source)
         _push.check_dense(source)
-        made = engine.request(BROADCAST, wire_name, dtype, source.shape, 0, 0, root=root_rank, process_set=number)
+        made = engine.request(
+            BROADCAST, wire_name, dtype, source.shape, 0, 0, root=root_rank, process_set=number
+        )
     _push.push([made], [source], [target], priority)
 
 
 def _run_now(
-    kind: int, tensors: Sequence[Any], prefix: str, name: Optional[str], process_set: ProcessSet, **options: Any
-) -> Any:
+    kind: int,
+    tensors: Sequence[Any],
+    prefix: str,
+    name: Optional[str],
+    process_set: ProcessSet,
+    **options: Any,
+) -> Tuple[List[Any], List[List[int]]]:
     with _push.mxnet_errors():
         number = _checked_set(kind, process_set)
         for tensor in tensors:
@@ -295,7 +329,8 @@ def _checked_set(kind: int, process_set: ProcessSet) -> int:
     number = process_set_id(process_set)
     if not process_set.included():
         raise ValueError(
-            f"{KIND_NAME[kind].capitalize()}: Rank {basics.rank()} is not a member of the provided process set."
+            f"{KIND_NAME[kind].capitalize()}: Rank {basics.rank()} is not a member of the provided process "
+            "set."
         )
     return number
 

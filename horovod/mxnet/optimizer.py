@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MXNet optimizer that reduces gradients over the ranks before applying them; for Module and custom loops."""
+"""An MXNet optimizer that reduces gradients over the ranks first; for Module and custom loops."""
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Dict, List
 
 import mxnet as mx
 
@@ -85,7 +85,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         process_set = self._process_set
         if not process_set.included() or process_set.size() == 1:
             return
-        options = {
+        options: Dict[str, Any] = {
             "op": Sum,
             "prescale_factor": 1.0 / self._gradient_predivide_factor,
             "process_set": process_set,

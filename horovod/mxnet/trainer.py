@@ -45,7 +45,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         assert prefix is None or isinstance(prefix, str)
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn(
-                "DistributedTrainer does not take DistributedOptimizer as its optimizer. We have unwrapped it for you.",
+                "DistributedTrainer does not take DistributedOptimizer as its optimizer. We have unwrapped "
+                "it for you.",
                 stacklevel=2,
             )
             factor = optimizer._gradient_predivide_factor / (optimizer._process_set.size() or 1)
@@ -63,7 +64,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     def _allreduce_grads(self) -> None:
         if not self._process_set.included() or self._process_set.size() == 1:
             return
-        options = {
+        options: Dict[str, Any] = {
             "op": Sum,
             "prescale_factor": 1.0 / self._gradient_predivide_factor,
             "process_set": self._process_set,
@@ -93,7 +94,7 @@ def _ordered(params: Any) -> Any:
 
 def _by_dtype(sent: List[Tuple[Any, ...]], count: int) -> List[List[Tuple[Any, ...]]]:
     """The gradients in `count` consecutive groups, each cut further into groups of one type."""
-    groups = []
+    groups: List[List[Tuple[Any, ...]]] = []
     for part in split_list(sent, count):
         types: Dict[Any, List[Tuple[Any, ...]]] = OrderedDict()
         for entry in part:

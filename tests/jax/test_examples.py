@@ -27,7 +27,9 @@ def run_example(name, size, *options):
     return done.stdout
 
 
-@pytest.mark.parametrize(("name", "size"), [("jax_mnist.py", 1), ("jax_mnist.py", 2), ("jax_flax_nnx_mnist.py", 2)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("jax_mnist.py", 1), ("jax_mnist.py", 2), ("jax_flax_nnx_mnist.py", 2)]
+)
 def test_digits(name, size):
     if "flax" in name:
         pytest.importorskip("flax", reason="flax is not installed")

@@ -11,9 +11,10 @@ from world import worker_env
 
 
 def run_broadcast_parameters():
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     rank = hvd.rank()
     tree = {
@@ -41,10 +42,11 @@ def test_broadcast_parameters(world):
 
 
 def run_optimizer_state():
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
     import optax
+
+    import horovod.jax as hvd
 
     tx = hvd.DistributedOptimizer(optax.adam(0.1))
     params = jnp.full((3,), float(hvd.rank()))
@@ -74,9 +76,10 @@ def test_objects(world):
 
 def run_join():
     """The last rank has more batches than the others, in jitted steps."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="joined"))
     got = [float(step(jnp.ones(2))[0]) for _ in range(2 + hvd.rank())]
@@ -102,7 +105,8 @@ except ValueError as error:
 for world in range(2):
     hvd.init()
     assert hvd.size() == 1 and hvd.rank() == 0 and hvd.is_initialized()
-    print(jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))(jnp.arange(3)).tolist(), hvd.allgather(jnp.ones(2)).shape)
+    total = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))(jnp.arange(3))
+    print(total.tolist(), hvd.allgather(jnp.ones(2)).shape)
     hvd.shutdown()
     assert not hvd.is_initialized()
 hvd.init()
@@ -120,7 +124,11 @@ def test_one_process_and_starting_again():
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines == ["before: Horovod has not been initialized; use hvd.init().", "[0, 1, 2] (2,)", "[0, 1, 2] (2,)"]
+    assert lines == [
+        "before: Horovod has not been initialized; use hvd.init().",
+        "[0, 1, 2] (2,)",
+        "[0, 1, 2] (2,)",
+    ]
     assert "Error" not in done.stderr, done.stderr
 
 

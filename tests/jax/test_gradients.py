@@ -9,12 +9,15 @@ from tests_support import check_close
 
 
 def run_gradients(mode):
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
 
+    import horovod.jax as hvd
+
     n, rank = hvd.size(), hvd.rank()
-    weights = [np.arange(12, dtype=np.float32).reshape(6, 2) + 10 * r for r in range(n)]  # the incoming gradients
+    weights = [
+        np.arange(12, dtype=np.float32).reshape(6, 2) + 10 * r for r in range(n)
+    ]  # the incoming gradients
     mean = sum(weights) / n
     x = jnp.asarray(weights[rank])
 
@@ -43,7 +46,11 @@ def run_gradients(mode):
     even = jnp.concatenate([x] * n)
     function = jax.grad(lambda a: (hvd.alltoall(a) * even).sum())
     got = (jax.jit(function) if mode == "jit" else function)(even)
-    check("alltoall", got, np.concatenate([np.concatenate([weights[r]] * n)[6 * rank : 6 * rank + 6] for r in range(n)]))
+    check(
+        "alltoall",
+        got,
+        np.concatenate([np.concatenate([weights[r]] * n)[6 * rank : 6 * rank + 6] for r in range(n)]),
+    )
 
     block = -(-6 // n) if rank < 6 % n else 6 // n
     start = sum(-(-6 // n) if r < 6 % n else 6 // n for r in range(rank))
@@ -74,15 +81,18 @@ def test_gradients(world, mode):
 
 def run_uneven():
     """Outside of jit the ranks' rows may differ, also in the backward pass."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     n, rank = hvd.size(), hvd.rank()
     rows = [r + 1 for r in range(n)]
     total, start = sum(rows), sum(rows[:rank])
     incoming = jnp.arange(total, dtype=jnp.float32)
-    got = jax.grad(lambda a: (hvd.allgather(a) * incoming * (rank + 1)).sum())(jnp.ones((rows[rank],), jnp.float32))
+    got = jax.grad(lambda a: (hvd.allgather(a) * incoming * (rank + 1)).sum())(
+        jnp.ones((rows[rank],), jnp.float32)
+    )
     want = np.arange(total, dtype=np.float32)[start : start + rows[rank]] * (n + 1) / 2
     failed = [check_close(got, want.astype(np.float32), "allgather")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective x element type x eager or jitted x number of ranks x process set, against the reference."""
+"""Every collective x element type x eager or jitted x ranks x process set, against the reference."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def make(dtype, shape, rank, seed=0):
 
 
 def check_cases(mode, cases):
-    """Failures of cases (label, function, this rank's argument, wanted result), each a call of its own or all of
-    them in one jitted program."""
+    """Failures of cases (label, function, this rank's argument, wanted result), each a call of its own or all
+    of them in one jitted program."""
     import jax
 
     labels, functions, arguments, wants = zip(*cases)
@@ -85,8 +85,9 @@ def scaled_cases(process_set, members, index):
 
 def tree_cases(process_set, members, index):
     """A pytree of mixed types is one operation."""
-    import horovod.jax as hvd
     import jax
+
+    import horovod.jax as hvd
 
     def tree(r):
         leaves = [make(d, s, r, i) for i, (d, s) in enumerate(zip(DTYPES[1:], SHAPES * 3))]
@@ -97,7 +98,12 @@ def tree_cases(process_set, members, index):
     function = functools.partial(hvd.allreduce, op=hvd.Sum, process_set=process_set)
     yield "tree", function, trees[index], want
     yield "named tree", functools.partial(function, name="tree"), trees[index], want
-    yield "list", functools.partial(hvd.grouped_allreduce, op=hvd.Sum, process_set=process_set), trees[index]["w"], want["w"]
+    yield (
+        "list",
+        functools.partial(hvd.grouped_allreduce, op=hvd.Sum, process_set=process_set),
+        trees[index]["w"],
+        want["w"],
+    )
     yield "nothing", function, {}, {}
 
 

@@ -53,9 +53,10 @@ def train(tx, batches, params, gradient, jitted=True):
 
 
 def run_training(how, jitted=True):
-    import horovod.jax as hvd
     import jax
     import optax
+
+    import horovod.jax as hvd
 
     batches = digits(hvd.rank(), hvd.size())
     params = hvd.broadcast_parameters(parameters(seed=hvd.rank()))
@@ -118,10 +119,11 @@ def test_compressed_gradients_are_close(pair):
 
 def run_several_passes(average):
     """Four passes make two steps on the summed (or averaged) gradients."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
     import optax
+
+    import horovod.jax as hvd
 
     tx = hvd.DistributedOptimizer(
         optax.sgd(1.0), backward_passes_per_step=2, average_aggregated_gradients=average
@@ -148,9 +150,10 @@ def test_backward_passes_per_step(world, average):
 
 
 def run_values():
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     def cost(w, x):
         return (w * x).sum(), {"x": x}
@@ -179,9 +182,10 @@ def test_values_and_auxiliary_data(world):
 
 def run_set():
     """Ranks outside of the set keep their own gradients."""
-    import horovod.jax as hvd
     import jax.numpy as jnp
     import optax
+
+    import horovod.jax as hvd
 
     some = hvd.add_process_set([0, 1])
     tx = hvd.DistributedOptimizer(optax.sgd(1.0), process_set=some)
@@ -197,8 +201,9 @@ def test_process_set(trio):
 
 
 def run_wrong_options():
-    import horovod.jax as hvd
     import optax
+
+    import horovod.jax as hvd
 
     texts = []
     for options in ({"backward_passes_per_step": 0}, {"gradient_predivide_factor": 2.0, "op": hvd.Sum}):

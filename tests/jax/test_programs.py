@@ -8,9 +8,10 @@ import pytest
 
 def run_many_calls():
     """Twenty data-independent calls in one program, on very different amounts of work, many times over."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     def program(x):
         outputs = []
@@ -31,9 +32,10 @@ def run_many_calls():
 
 def run_different_trace_orders():
     """Ranks that trace their functions in different orders still match: names do not depend on it."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     functions = {
         "sum": jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum)),
@@ -53,9 +55,10 @@ def run_different_trace_orders():
 
 def run_different_programs():
     """Ranks may compile different arithmetic around the same collectives."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     def program(x):
         if hvd.rank() == 0:
@@ -75,9 +78,10 @@ def run_different_programs():
 
 def run_asynchronous_dispatch():
     """Programs dispatched without waiting run one after the other, with the same results."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     step = jax.jit(lambda x, i: hvd.allreduce(x + i))
     other = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Max))
@@ -93,17 +97,22 @@ def run_asynchronous_dispatch():
 
 def run_control_flow():
     """scan, while, cond and vmap, and eager calls in between."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     n, rank = hvd.size(), hvd.rank()
     x = jnp.full((3,), rank + 1.0, jnp.float32)
 
-    scanned = jax.jit(lambda x: jax.lax.scan(lambda c, _: (hvd.allreduce(c, op=hvd.Sum), c.sum()), x, None, length=3))
+    scanned = jax.jit(
+        lambda x: jax.lax.scan(lambda c, _: (hvd.allreduce(c, op=hvd.Sum), c.sum()), x, None, length=3)
+    )
     carry, history = scanned(x)
     total = n * (n + 1) / 2
-    assert jnp.allclose(carry, total * n**2) and jnp.allclose(history[1:], jnp.array([3 * total, 3 * total * n]))
+    assert jnp.allclose(carry, total * n**2) and jnp.allclose(
+        history[1:], jnp.array([3 * total, 3 * total * n])
+    )
     assert jnp.allclose(hvd.allreduce(x, op=hvd.Sum), total)
 
     looped = jax.jit(lambda x: jax.lax.fori_loop(0, 4, lambda i, c: hvd.allreduce(c + i), x))
@@ -123,9 +132,10 @@ def run_control_flow():
 
 def run_memory():
     """A donated argument is reduced where it is."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     step = jax.jit(lambda x: hvd.allreduce(x), donate_argnums=0)
     x = step(jnp.ones((1 << 16,), jnp.float32) * hvd.rank())
@@ -140,9 +150,10 @@ def run_memory():
 
 def run_unused_result():
     """A collective whose result nobody uses still runs: the other ranks wait for it."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     def program(x):
         total = hvd.allreduce(x, op=hvd.Sum)
@@ -171,9 +182,10 @@ def test_program(world, body):
 
 def run_mismatch(mode):
     """Ranks that disagree all get the reason, and go on."""
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     function = (lambda x: hvd.allreduce(x, name="mismatch")) if mode == "eager" else jax.jit(hvd.allreduce)
     texts = []
@@ -196,9 +208,10 @@ def test_mismatch_is_an_error_everywhere(pair, mode):
 
 
 def run_gather_of_different_rows():
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     try:
         jax.block_until_ready(jax.jit(hvd.allgather)(jnp.ones((2 + hvd.rank(),))))
@@ -212,9 +225,10 @@ def test_jitted_allgather_refuses_different_rows(pair):
 
 
 def run_refusals():
-    import horovod.jax as hvd
     import jax
     import jax.numpy as jnp
+
+    import horovod.jax as hvd
 
     def reason(function, *arguments):
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worlds of MXNet ranks, started once for the session.
 
-MXNet 1.9.1 needs an old numpy and therefore an environment of its own: run these tests with `make test-mxnet`.
+MXNet 1.9.1 needs an old numpy and so an environment of its own: run these tests with `make test-mxnet`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Dict
 import pytest
 from world import World
 
-pytest.importorskip("mxnet", reason="MXNet is not installed here; it has an environment of its own (make test-mxnet)")
+pytest.importorskip(
+    "mxnet", reason="MXNet is not installed here; it has an environment of its own (make test-mxnet)"
+)
 
 _worlds: Dict[int, World] = {}
 

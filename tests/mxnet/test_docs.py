@@ -18,7 +18,9 @@ def snippets(path):
         return "\n".join(re.findall(r"```python\n(.*?)```", document.read(), re.DOTALL))
 
 
-LAUNCH = "import sys, horovod; horovod.run(exec, (sys.argv[1], {'__name__': '__main__'}), np=int(sys.argv[2]))"
+LAUNCH = (
+    "import sys, horovod; horovod.run(exec, (sys.argv[1], {'__name__': '__main__'}), np=int(sys.argv[2]))"
+)
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives as MXNet operations: dependencies are kept without waiting, arrays may be dropped, errors arrive."""
+"""Collectives as MXNet operations: dependencies are kept, arrays may be dropped, errors arrive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 
 def run_dependencies():
     """A chain of arithmetic and collectives, pushed without a wait, gives what it says."""
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     n, rank = hvd.size(), hvd.rank()
     x = mx.nd.ones((200, 200)) * (rank + 1)
@@ -27,12 +28,16 @@ def test_dependencies(world):
 
 
 def run_dropped_arrays():
-    """Inputs whose last Python reference is gone before the operation runs; ranks push in different orders."""
-    import horovod.mxnet as hvd
+    """Inputs that Python has dropped before the operation runs; ranks push in different orders."""
     import mxnet as mx
 
+    import horovod.mxnet as hvd
+
     order = list(range(60)) if hvd.rank() % 2 == 0 else list(range(60))[::-1]
-    outputs = {i: hvd.allreduce(mx.nd.full((50, 50), i + hvd.rank()), op=hvd.Sum, name=f"d{i}", priority=i) for i in order}
+    outputs = {
+        i: hvd.allreduce(mx.nd.full((50, 50), i + hvd.rank()), op=hvd.Sum, name=f"d{i}", priority=i)
+        for i in order
+    }
     want = sum(range(hvd.size()))
     return all(np.allclose(outputs[i].asnumpy(), hvd.size() * i + want) for i in order)
 
@@ -42,8 +47,9 @@ def test_dropped_arrays_and_different_orders(world):
 
 
 def run_errors():
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     def reason(function):
         try:

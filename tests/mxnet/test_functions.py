@@ -12,8 +12,9 @@ from world import worker_env
 
 
 def run_broadcast_parameters():
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     rank = hvd.rank()
     arrays = {f"a{i}": mx.nd.full((i + 1, 2), rank) for i in range(3)}
@@ -97,8 +98,9 @@ def test_public_names():
 
 
 def test_compression():
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     x = mx.nd.array([1.0, 2.5], dtype="float32")
     small, ctx = hvd.Compression.fp16.compress(x)

@@ -72,10 +72,16 @@ def run_scaled(kind):
 
     def body(process_set, members, index, label):
         failed = []
-        for dtype, op in itertools.product(["int32", "float16", "float32", "float64"], [hvd.Sum, hvd.Average]):
+        for dtype, op in itertools.product(
+            ["int32", "float16", "float32", "float64"], [hvd.Sum, hvd.Average]
+        ):
             arrays = [make(dtype, (33,), r) for r in members]
             got = hvd.allreduce(
-                tensor(kind, arrays[index]), op=op, prescale_factor=2.0, postscale_factor=0.25, process_set=process_set
+                tensor(kind, arrays[index]),
+                op=op,
+                prescale_factor=2.0,
+                postscale_factor=0.25,
+                process_set=process_set,
             )
             want = reference.allreduce(arrays, op, 2.0, 0.25)[index]
             failed.append(check_close(got.asnumpy(), want, f"{label} {dtype} {op}"))
@@ -94,7 +100,9 @@ def run_grouped(kind):
             mine = [tensor(kind, a) for a in groups[index]]
             wants = [reference.allreduce([g[i] for g in groups])[index] for i in range(len(SHAPES))]
             outs = hvd.grouped_allreduce(mine, op=hvd.Sum, process_set=process_set)
-            same = hvd.grouped_allreduce_(mine, op=hvd.Sum, name=f"g.{label}.{dtype}", process_set=process_set)
+            same = hvd.grouped_allreduce_(
+                mine, op=hvd.Sum, name=f"g.{label}.{dtype}", process_set=process_set
+            )
             failed.append("" if same is mine else "in place gave another list")
             for i, want in enumerate(wants):
                 failed.append(check_close(outs[i].asnumpy(), want, f"{label} {dtype} {i}"))
@@ -130,7 +138,9 @@ def run_allgather(kind):
         for dtype, trailing in itertools.product(DTYPES, [(), (2, 3)]):
             arrays = [make(dtype, (1 + i % 3, *trailing), r) for i, r in enumerate(members)]
             got = hvd.allgather(tensor(kind, arrays[index]), process_set=process_set)
-            failed.append(check_close(got.asnumpy(), reference.allgather(arrays)[index], f"{label} {dtype} {trailing}"))
+            failed.append(
+                check_close(got.asnumpy(), reference.allgather(arrays)[index], f"{label} {dtype} {trailing}")
+            )
         groups = [[make("float32", (i + k + 1, 2), r, k) for k in range(3)] for i, r in enumerate(members)]
         got = hvd.grouped_allgather([tensor(kind, a) for a in groups[index]], process_set=process_set)
         for k in range(3):
@@ -142,15 +152,18 @@ def run_allgather(kind):
 
 
 def run_alltoall(kind):
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     def body(process_set, members, index, label):
         failed, n = [], len(members)
         for dtype, trailing in itertools.product(DTYPES, [(), (2, 2)]):
             arrays = [make(dtype, (2 * n, *trailing), r) for r in members]
             got = hvd.alltoall(tensor(kind, arrays[index]), process_set=process_set)
-            failed.append(check_close(got.asnumpy(), reference.alltoall(arrays)[index][0], f"{label} even {dtype}"))
+            failed.append(
+                check_close(got.asnumpy(), reference.alltoall(arrays)[index][0], f"{label} even {dtype}")
+            )
             splits = [[1 + (i + 2 * j) % 3 for j in range(n)] for i in range(n)]
             arrays = [make(dtype, (sum(s) + 1, *trailing), r) for s, r in zip(splits, members)]
             mine = mx.nd.array(splits[index], dtype="int32") if trailing else splits[index]

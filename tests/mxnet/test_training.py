@@ -28,8 +28,15 @@ def network(seed, conv=False, deferred=True):
     net = nn.HybridSequential(prefix="net_")
     with net.name_scope():
         if conv:
-            net.add(nn.HybridLambda(lambda F, x: x.reshape((-1, 1, 8, 8))), nn.Conv2D(8, 3, activation="relu"), nn.Flatten())
-        net.add(nn.Dense(32, activation="tanh", in_units=0 if deferred else 64), nn.Dense(10, in_units=0 if deferred else 32))
+            net.add(
+                nn.HybridLambda(lambda F, x: x.reshape((-1, 1, 8, 8))),
+                nn.Conv2D(8, 3, activation="relu"),
+                nn.Flatten(),
+            )
+        net.add(
+            nn.Dense(32, activation="tanh", in_units=0 if deferred else 64),
+            nn.Dense(10, in_units=0 if deferred else 32),
+        )
     mx.random.seed(seed)
     net.initialize(mx.init.Xavier())
     net.hybridize()
@@ -88,7 +95,10 @@ def test_same_weights_as_one_process(world, case):
 
 
 def test_compressed_gradients_are_close(pair):
-    results, want = pair.run(run_trainer, False, True, {"fp16": True, "num_groups": 1}, timeout=90), one_process()
+    results, want = (
+        pair.run(run_trainer, False, True, {"fp16": True, "num_groups": 1}, timeout=90),
+        one_process(),
+    )
     for name, weight in want.items():
         assert np.array_equal(results[0][name], results[1][name])
         assert np.allclose(results[0][name], weight, atol=0.05), name
@@ -125,8 +135,9 @@ def module_arguments(seed):
 
 
 def run_module(num_groups):
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     arguments = {k: mx.nd.array(v) for k, v in module_arguments(hvd.rank()).items()}
     hvd.broadcast_parameters(arguments, prefix="module.")
@@ -150,8 +161,9 @@ def run_optimizer_details():
     """Attributes are the wrapped optimizer's; lists of indices reduce one by one; sets; unwrapping."""
     import warnings
 
-    import horovod.mxnet as hvd
     import mxnet as mx
+
+    import horovod.mxnet as hvd
 
     inner = mx.optimizer.SGD(learning_rate=1.0)
     wrapped = hvd.DistributedOptimizer(inner)
@@ -183,9 +195,10 @@ def test_optimizer_details(world):
 
 def run_set():
     """Ranks outside of the set update with their own gradients."""
+    import mxnet as mx
+
     import horovod.mxnet as hvd
     import horovod.numpy as hvd_numpy
-    import mxnet as mx
 
     some = hvd.add_process_set([0, 1])
     optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0), process_set=some)
