@@ -18,7 +18,7 @@ PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
-TESTS ?= tests
+SUITES ?=
 
 .PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs venv clean
 
@@ -31,6 +31,14 @@ $(VENV)/.ready: requirements-dev.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	scripts/install-requirements.sh $(PY) requirements-dev.txt
 	@touch $@
+
+# Frameworks that cannot share an environment with the others: requirements/<name>.txt
+.venv-%/.ready: requirements/%.txt
+	@test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install -q -r $<
+	@touch $@
+
+ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
 
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready
@@ -47,8 +55,12 @@ test: test-cpp test-python
 test-cpp: $(VENV)/.ready
 	@scripts/test-cpp.sh build-tests
 
-test-python: build
-	$(PYTEST) $(TESTS)
+# All suites, or SUITES="torch jax"; one test: make build, then python -m pytest tests/...
+test-python: build $(ENVIRONMENTS)
+	$(PY) scripts/run_tests.py $(SUITES)
+
+test-mxnet: build .venv-mxnet/.ready
+	$(PY) scripts/run_tests.py mxnet
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check horovod tests scripts benchmarks examples
