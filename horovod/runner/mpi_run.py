@@ -83,20 +83,20 @@ def _open_mpi(
     if binding:
         argv += shlex.split(binding)
     elif implementation == SPECTRUM:
-        argv += ["-bind-to", "socket", "-map-by", "socket", "-rank-by", "core"]
+        argv += ["--bind-to", "socket", "--map-by", "socket", "--rank-by", "core"]
     else:
-        argv += ["-bind-to", "none", "-map-by", "slot"]
+        argv += ["--bind-to", "none", "--map-by", "slot"]
     if implementation == SPECTRUM:
         argv += ["-tcp"] if tcp else []
     else:
-        argv += ["-mca", "pml", "ob1", "-mca", "btl", "^openib"]
+        argv += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
     if len(hosts) >= _LARGE_CLUSTER:
-        argv += ["-mca", "plm_rsh_no_tree_spawn", "true", "-mca", "plm_rsh_num_concurrent", str(len(hosts))]
+        argv += ["--mca", "plm_rsh_no_tree_spawn", "true", "--mca", "plm_rsh_num_concurrent", str(len(hosts))]
     ssh = _ssh_arguments(settings)
-    argv += ["-mca", "plm_rsh_args", ssh] if ssh else []
+    argv += ["--mca", "plm_rsh_args", ssh] if ssh else []
     if settings.nics:
         nics = ",".join(settings.nics)
-        argv += ["-mca", "btl_tcp_if_include", nics, "-x", f"NCCL_SOCKET_IFNAME={nics}"]
+        argv += ["--mca", "btl_tcp_if_include", nics, "-x", f"NCCL_SOCKET_IFNAME={nics}"]
     argv += ["--timestamp-output"] if settings.prefix_output_with_timestamp else []
     argv += ["--output-filename", settings.output_filename] if settings.output_filename else []
     for name in sorted(settings.env):

@@ -46,7 +46,7 @@ def start_horovodrun(*words: str, **options: Any) -> subprocess.Popen[str]:
 
 
 def reports(text: str) -> List[Dict[str, Any]]:
-    """What the ranks of report.py printed, whatever their launcher put in front, ordered by round and rank."""
+    """What the ranks of report.py printed, whatever their launcher put in front, by round and rank."""
     found = [json.loads(one) for one in re.findall(r"\{\"rank\".*?\}", text)]
     return sorted(found, key=lambda one: (one["round"], one["rank"], one["pid"]))
 

@@ -23,15 +23,18 @@ def test_defaults():
     args = parse()
     assert args.num_proc == 2 and args.command == COMMAND
     assert args.start_timeout == 30 and args.elastic_timeout == 600
-    for name in ("nics", "output_filename", "config_file", "ssh_port", "ssh_identity_file",
-                 "fusion_threshold_mb", "cycle_time_ms", "cache_capacity", "hierarchical_allreduce", "autotune", "timeline_filename",
-                 "no_stall_check", "min_num_proc", "max_num_proc", "slots", "reset_limit",
-                 "cooldown_range", "mpi_args", "binding_args", "log_level", "log_with_timestamp", "hosts", "hostfile",
-                 "host_discovery_script", "run_func", "executable"):  # fmt: skip
-        assert getattr(args, name) is None, name
-    for name in ("check_build", "check", "disable_cache", "verbose", "tcp_flag", "use_gloo", "use_mpi",
-                 "use_jsrun", "prefix_output_with_timestamp"):  # fmt: skip
-        assert getattr(args, name) is False, name
+    unset = (
+        "nics output_filename config_file ssh_port ssh_identity_file fusion_threshold_mb cycle_time_ms "
+        "cache_capacity hierarchical_allreduce autotune timeline_filename no_stall_check min_num_proc "
+        "max_num_proc slots reset_limit cooldown_range mpi_args binding_args log_level log_with_timestamp "
+        "hosts hostfile host_discovery_script run_func executable"
+    )
+    assert {name: getattr(args, name) for name in unset.split()} == dict.fromkeys(unset.split())
+    off = (
+        "check_build check disable_cache verbose tcp_flag use_gloo use_mpi use_jsrun "
+        "prefix_output_with_timestamp"
+    )
+    assert {name: getattr(args, name) for name in off.split()} == dict.fromkeys(off.split(), False)
     assert config.env_of(vars(args)) == {}
 
 
@@ -214,7 +217,8 @@ autotune: {enabled: true, log_file: a.txt, warmup_samples: 5, steps_per_sample: 
            gaussian_process_noise: 0.9}
 timeline: {filename: t.json, mark_cycles: true}
 stall_check: {enabled: false, warning_time_seconds: 120, shutdown_time_seconds: 240}
-library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 1, gloo_timeout_seconds: 60}
+library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 1,
+                  gloo_timeout_seconds: 60}
 logging: {level: INFO, with_timestamp: false}
 something_unknown: {a: 1}
 """

@@ -35,8 +35,8 @@ def test_implementations_are_recognised(text, expected):
 def test_open_mpi():
     argv = mpi_command(OPEN_MPI, settings(env={"B": "2", "A": "1", "PWD": "/", "BASH_FUNC_x%%": "y"}))
     assert argv == (
-        ["mpirun", "--allow-run-as-root", "--tag-output", "-np", "4", "-H", "a:2,b:2", "-bind-to", "none",
-         "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib", "-x", "A", "-x", "B"]
+        ["mpirun", "--allow-run-as-root", "--tag-output", "-np", "4", "-H", "a:2,b:2", "--bind-to", "none",
+         "--map-by", "slot", "--mca", "pml", "ob1", "--mca", "btl", "^openib", "-x", "A", "-x", "B"]
         + COMMAND
     )  # fmt: skip
 
@@ -52,14 +52,14 @@ def test_open_mpi_with_everything():
     text = " ".join(argv)
     assert "-np 3 -H a:2,b:1 --bind-to core" in text
     assert argv[argv.index("plm_rsh_args") + 1] == "-p 22 -i k"
-    assert "-mca btl_tcp_if_include e0,e1 -x NCCL_SOCKET_IFNAME=e0,e1" in text
+    assert "--mca btl_tcp_if_include e0,e1 -x NCCL_SOCKET_IFNAME=e0,e1" in text
     assert "--timestamp-output --output-filename o" in text
     assert argv[-6:] == ["--oversubscribe", "-x", "C=1 2"] + COMMAND
 
 
 def test_large_clusters_get_a_flat_tree():
     hosts = ",".join(f"n{i}:1" for i in range(64))
-    assert "-mca plm_rsh_no_tree_spawn true -mca plm_rsh_num_concurrent 64" in " ".join(
+    assert "--mca plm_rsh_no_tree_spawn true --mca plm_rsh_num_concurrent 64" in " ".join(
         mpi_command(OPEN_MPI, settings(hosts, 64))
     )
     assert "plm_rsh_no_tree_spawn" not in mpi_command(OPEN_MPI, settings(hosts, 63))
@@ -69,7 +69,8 @@ def test_large_clusters_get_a_flat_tree():
 def test_spectrum(tcp):
     argv = mpi_command(SPECTRUM, settings(), tcp=tcp)
     end = "-tcp" if tcp else "python"
-    assert " ".join(argv[6:14]) == f"a:2,b:2 -bind-to socket -map-by socket -rank-by core {end}"
+    binding = "--bind-to socket --map-by socket --rank-by core"
+    assert " ".join(argv[6:14]) == f"a:2,b:2 {binding} {end}"
     assert ("-tcp" in argv) is tcp and "openib" not in " ".join(argv)
 
 
@@ -77,11 +78,10 @@ def test_spectrum(tcp):
 def test_hydra(implementation):
     argv = mpi_command(implementation, settings(ssh_port=22, nics=["e0"], output_filename="o"))
     binding = ["-bind-to", "none", "-map-by", "slot"] if implementation == MPICH else []
-    assert argv == (
-        ["mpirun", "-l", "-np", "4", "-ppn", "2", "-hosts", "a,b"] + binding
-        + ["-bootstrap=ssh", "-bootstrap-exec-args", "-p 22", "-iface", "e0", "-genv", "NCCL_SOCKET_IFNAME", "e0",
-           "-outfile-pattern", "o"] + COMMAND
-    )  # fmt: skip
+    hosts = ["mpirun", "-l", "-np", "4", "-ppn", "2", "-hosts", "a,b"]
+    ssh = ["-bootstrap=ssh", "-bootstrap-exec-args", "-p 22"]
+    network = ["-iface", "e0", "-genv", "NCCL_SOCKET_IFNAME", "e0"]
+    assert argv == hosts + binding + ssh + network + ["-outfile-pattern", "o"] + COMMAND
 
 
 def test_what_hydra_cannot_do():

@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 import time
+import types
 
 import cloudpickle
 import pytest
@@ -124,22 +125,17 @@ def test_a_wrong_size_is_named(server):
 
 def test_mixed_versions_are_named(server, monkeypatch):
     monkeypatch.setattr("horovod.runner.store.__version__", "0.0.1")
-    with pytest.raises(
-        StoreError, match="runs Horovod 0.0.1, the job was started with .*same version on every host"
-    ):
+    with pytest.raises(StoreError, match="runs Horovod 0.0.1, .* same version on every host"):
         join(server, 1)
 
 
 def test_clocks_that_differ_are_noticed(monkeypatch):
+    fast = types.SimpleNamespace(time=lambda: time.time() + 100, monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr("horovod.runner.store.time", fast)
     notices = []
-    with StoreServer(SECRET, notice=notices.append) as server:
-        real = time.time
-        monkeypatch.setattr("horovod.runner.store.time.time", lambda: real() + 100)
-        monkeypatch.setattr("horovod.runner.store_server.time.time", real)
-        with join(server, 0, size=-1, host="late"):
-            pass
-    # the two modules share one time module, so patching either patches both: compare what was reported instead
-    assert notices == [] or "clock of host late" in notices[0]
+    with StoreServer(SECRET, notice=notices.append) as server, join(server, 0, size=-1, host="node7"):
+        pass
+    assert notices == ["the clock of host node7 is +100 s off; timelines and logs will not line up"]
 
 
 def test_nobody_listens(server):
@@ -321,7 +317,7 @@ class Bomb:
 
 
 def test_cve_2024_10190_no_pickle_by_http_put(server, tmp_path):
-    """A pickle sent by HTTP PUT to the rendezvous server must not run: there is no HTTP, and no unpickling."""
+    """A pickle sent by HTTP PUT to the rendezvous server must not run: there is no HTTP here at all."""
     proof = tmp_path / "executed"
     body = base64.b64encode(cloudpickle.dumps(Bomb(str(proof))))
     for path in ("/rank_and_size/localhost:0", "/worker_addresses/localhost:0", "/global/x", "/runfunc/func"):

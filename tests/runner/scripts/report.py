@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run as every rank by the launcher tests: joins the job (several times), reduces, prints one line of JSON each.
+"""Run as every rank by the launcher tests: joins the job, reduces, prints one line of JSON; several times.
 
 python report.py [--rounds N] [--comm world|split|list] [--mpi4py] [--sleep S] [--crash RANK]
 """

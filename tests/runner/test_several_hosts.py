@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun and horovod.run over ssh, on two hosts made of network namespaces with a real sshd each."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+from hosts_in_namespaces import Hosts, why_not
+from launching import HOROVODRUN, REPORT, reports
+
+REASON = why_not()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no hosts for ssh: {REASON}")
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Hosts(["a", "b"]) as made:
+        yield made
+
+
+def horovodrun(hosts, *words, **options):
+    return hosts.run([*HOROVODRUN, *words], **options)
+
+
+SHOW = (
+    "echo $HOROVOD_RANK $HOROVOD_HOSTNAME $MINE $(ip -4 -o addr show eth0 | tr -s ' ' | cut -d' ' -f4); "
+    "cat /proc/$PPID/cmdline | tr '\\0' ' '; echo"
+)
+
+
+def test_ranks_are_placed_and_the_environment_follows(hosts):
+    done = horovodrun(hosts, "-np", "4", "-H", "a:2,b:2", "--verbose", "sh", "-c", SHOW, env={"MINE": "x$y"})
+    assert done.returncode == 0, done.stderr
+    seen = sorted(line.split(":", 1)[1] for line in done.stdout.splitlines() if "x$y" in line)
+    assert seen == [
+        f"0 a x$y {hosts.address['a']}/24", f"1 a x$y {hosts.address['a']}/24",
+        f"2 b x$y {hosts.address['b']}/24", f"3 b x$y {hosts.address['b']}/24",
+    ]  # fmt: skip
+    agents = [line for line in done.stdout.splitlines() if "horovod.runner.agent" in line]
+    assert len(agents) == 4 and all("SECRET" not in line for line in agents)
+    assert (
+        "a reaches the launcher at 10.213.77.1: it is this machine's address on the route to a" in done.stderr
+    )
+    assert "host b is ready" in done.stderr
+
+
+@pytest.mark.parametrize("inside", [None, "a"], ids=["launched elsewhere", "launched on one of them"])
+def test_a_world_on_two_hosts(hosts, inside):
+    first = hosts.address["a"] if inside else "a"
+    words = ["-np", "4", "-H", f"{first}:2,b:2", sys.executable, REPORT, "--rounds", "2"]
+    done = horovodrun(hosts, *words, inside=inside)
+    assert done.returncode == 0, done.stderr + done.stdout
+    keys = ("rank", "local_rank", "local_size", "cross_rank", "cross_size")
+    expected = [(0, 0, 2, 0, 2), (1, 1, 2, 0, 2), (2, 0, 2, 1, 2), (3, 1, 2, 1, 2)]
+    assert [tuple(one[key] for key in keys) for one in reports(done.stdout)] == expected * 2
+
+
+def test_hosts_of_different_size(hosts):
+    done = horovodrun(hosts, "-np", "3", "-H", "a:1,b:2", sys.executable, REPORT)
+    assert done.returncode == 0, done.stderr
+    assert [(r["rank"], r["local_size"], r["cross_size"]) for r in reports(done.stdout)] == [
+        (0, 1, 2), (1, 2, 2), (2, 2, 1),
+    ]  # fmt: skip
+
+
+def test_the_self_test_names_the_network(hosts):
+    done = horovodrun(hosts, "--check", "-np", "2", "-H", "a:1,b:1")
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks on 2 hosts" in done.stdout and "TCP between hosts" in done.stdout
+    for name in "ab":
+        assert f"host {name}: ranks {'ab'.index(name)}; address {hosts.address[name]}" in done.stdout
+
+
+def test_horovod_run_over_ssh(hosts):
+    code = (
+        "import horovod, json, os\n"
+        "def work(x):\n"
+        "    if x and os.environ['HOROVOD_RANK'] == '1': raise KeyError('far away')\n"
+        "    return os.environ['HOROVOD_HOSTNAME'] + os.environ['HOROVOD_RANK']\n"
+        "print(json.dumps(horovod.run(work, (0,), np=2, hosts='a:1,b:1')))\n"
+        "try: horovod.run(work, (1,), np=2, hosts='a:1,b:1')\n"
+        "except KeyError as error: print('cause', 'rank 1 on host b' in str(error.__cause__))\n"
+    )
+    done = hosts.run([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0]) == ["a0", "b1"]
+    assert "cause True" in done.stdout
+
+
+def test_a_failure_far_away_ends_everything(hosts):
+    script = "[ $HOROVOD_RANK = 3 ] && { echo reason >&2; exit 9; }; sleep 1000"
+    done = horovodrun(hosts, "-np", "4", "-H", "a:2,b:2", "sh", "-c", script)
+    assert done.returncode == 1
+    assert "Process name: 3\nExit code: 9\nHost: b\nLast lines of its output:\n    reason" in done.stderr
+    assert nothing_left(hosts)
+
+
+def nothing_left(hosts, seconds=15.0, names="ab"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(hosts.pids(name) for name in names):
+        time.sleep(0.1)
+    return all(not hosts.pids(name) for name in names)
+
+
+def start_busy_job(hosts):
+    """A job whose ranks reduce all the time; returns when all of them do."""
+    words = ["-np", "4", "-H", "a:2,b:2", sys.executable, REPORT, "--sleep", "1000"]
+    process = hosts.popen([*HOROVODRUN, *words])
+    for _ in range(4):
+        assert '"rank"' in process.stdout.readline()
+    return process
+
+
+def test_a_dead_launcher_ends_all_hosts(hosts):
+    process = start_busy_job(hosts)
+    process.kill()
+    process.communicate(timeout=30)
+    assert nothing_left(hosts)
+
+
+def test_a_killed_host_ends_the_job(hosts):
+    process = start_busy_job(hosts)
+    hosts.kill_everything("b")
+    _, errors = process.communicate(timeout=30)
+    hosts.start_sshd("b")
+    assert process.returncode == 1
+    assert "Lost host b (ranks 2-3)" in errors or "HorovodInternalError" in errors, errors
+    assert nothing_left(hosts)
+
+
+def test_a_cut_link_ends_the_job_on_both_sides(hosts):
+    process = start_busy_job(hosts)
+    hosts.cut("b")
+    try:
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 1
+        assert "Lost host b (ranks 2-3)" in errors or "HorovodInternalError" in errors, errors
+        assert nothing_left(hosts, names="a")
+        assert nothing_left(hosts, 25)  # b notices by itself that nobody is there any more
+    finally:
+        hosts.mend("b")
+        hosts.start_sshd("b")
+
+
+WRONG = [
+    (["-H", "a:1,10.213.77.99:1"], "Could not start workers on host 10.213.77.99", "the host is down"),
+    (["-H", "a:1,b:1", "-p", "2222"], "Could not start workers on host", "give its port with -p"),
+    (["-H", "a:1,c:1"], "Cannot resolve host c", "~/.ssh/config"),
+]
+
+
+@pytest.mark.parametrize("words, what, hint", WRONG, ids=[row[2] for row in WRONG])
+def test_unreachable_hosts_are_named_with_a_hint(hosts, words, what, hint):
+    done = horovodrun(hosts, "-np", "2", "--start-timeout", "10", *words, "sleep", "1000")
+    assert done.returncode == 1
+    assert what in done.stderr and hint in done.stderr, done.stderr
+    assert nothing_left(hosts)
+
+
+def test_a_refused_key_is_named(hosts, tmp_path):
+    import subprocess
+
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
+    with open(f"{hosts.folder}/authorized_keys", encoding="utf-8") as file:
+        before = file.read()
+    with open(f"{hosts.folder}/authorized_keys", "w", encoding="utf-8") as file:
+        file.write((tmp_path / "other.pub").read_text())
+    try:
+        done = horovodrun(hosts, "-np", "1", "-H", "b:1", "true")
+    finally:
+        with open(f"{hosts.folder}/authorized_keys", "w", encoding="utf-8") as file:
+            file.write(before)
+    assert done.returncode == 1 and "no key of yours is accepted there" in done.stderr
+
+
+def test_login_scripts_that_print_do_no_harm(hosts):
+    """The agent's messages start at a marker, whatever a shell's start-up files print before."""
+    with open(f"{hosts.folder}/bin/ssh", encoding="utf-8") as file:
+        before = file.read()
+    with open(f"{hosts.folder}/bin/ssh", "w", encoding="utf-8") as file:
+        file.write(before.replace("exec", "echo Welcome to the cluster; echo quota 93%; exec"))
+    try:
+        done = horovodrun(hosts, "-np", "1", "-H", "b:1", "echo", "hi")
+    finally:
+        with open(f"{hosts.folder}/bin/ssh", "w", encoding="utf-8") as file:
+            file.write(before)
+    assert done.returncode == 0 and done.stdout == "[0]<stdout>:hi\n", done.stderr
