@@ -108,7 +108,7 @@ def main() -> int:
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suites", nargs="*", help="names of suites; all by default")
-    parser.add_argument("-j", "--jobs", type=int, default=min(3, os.cpu_count() or 1), help="suites at a time")
+    parser.add_argument("-j", "--jobs", type=int, default=min(3, os.cpu_count() or 1), help="at a time")
     parser.add_argument("--list", action="store_true", help="print the suites and end")
     args = parser.parse_args()
     if args.list:
@@ -133,8 +133,11 @@ def main() -> int:
         if name in failed:
             print(f"\n===== {name} failed; the end of its log:")
             print("\n".join(lines[-150:]))
-    total = {kind: sum(c.get(kind, 0) for c in results.values()) for kind in ("passed", "failed", "error", "skipped")}
-    print(f"\n{total['passed']} passed, {total['failed'] + total['error']} failed, {total['skipped']} skipped")
+    passed, wrong, errors, skipped = (
+        sum(counts.get(kind, 0) for counts in results.values())
+        for kind in ("passed", "failed", "error", "skipped")
+    )
+    print(f"\n{passed} passed, {wrong + errors} failed, {skipped} skipped")
     return 1 if failed else 0
 
 
