@@ -22,10 +22,10 @@ def test_given_names_get_their_verb_as_prefix():
     assert names.wire_name("allreduce", "weight") == "allreduce.weight"
 
 
-def test_unnamed_operations_are_numbered_over_all_verbs_and_named_ones():
+def test_unnamed_operations_are_numbered_over_all_verbs_and_named_ones_are_not():
     assert names.wire_name("allreduce", None) == "allreduce.noname.1"
     assert names.wire_name("allgather", "x") == "allgather.x"
-    assert names.wire_name("allgather", None) == "allgather.noname.3"
+    assert names.wire_name("allgather", None) == "allgather.noname.2"
 
 
 def test_every_process_set_has_its_own_numbers():

@@ -18,15 +18,11 @@ def pair(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def combine(tensors: List[torch.Tensor]) -> torch.Tensor:
-    """A binary tree, neighbours first; the ranks beyond a power of two are folded into the first ones."""
-    n = len(tensors)
-    power = 1 << (n.bit_length() - 1)
-    tree = list(tensors[:power])
-    for extra in range(power, n):
-        tree[extra - power] = pair(tree[extra - power], tensors[extra])
-    while len(tree) > 1:
-        tree = [pair(tree[i], tree[i + 1]) for i in range(0, len(tree), 2)]
-    return tree[0]
+    """A binary tree, neighbours first; an odd one out waits for the next round."""
+    while len(tensors) > 1:
+        odd = tensors[len(tensors) // 2 * 2 :]
+        tensors = [pair(a, b) for a, b in zip(tensors[::2], tensors[1::2])] + odd
+    return tensors[0]
 
 
 def operation() -> None:

@@ -114,12 +114,11 @@ def lifecycle() -> None:
         lambda: hvd.reducescatter(torch.ones(2)),
         lambda: hvd.join(),
     ):
-        with pytest.raises(
-            hvd.HorovodInternalError, match="has not been initialized; use hvd.init"
-        ):
+        with pytest.raises(hvd.HorovodInternalError, match="has not been initialized; use hvd.init"):
             call()
     with pytest.raises(ValueError, match="Horovod has not been initialized"):
         hvd.size()
+    torch.manual_seed(0)
     model = torch.nn.Linear(2, 2)
     for _ in range(3):  # init and shutdown any number of times, with an optimizer that stays
         hvd.init()
