@@ -20,6 +20,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set, process_
 
 _HEADER = struct.Struct("<QQ")  # pickle size, number of buffers
 _SIZE = struct.Struct("<Q")
+_DEFAULT_NAME = "object"  # not made from the type: ranks other than the root usually pass None
 
 
 def dumps(obj: Any) -> bytearray:
@@ -120,13 +121,12 @@ def broadcast_object(
     Args:
         obj: the object; only the root's counts.
         root_rank: global rank of the sender.
-        name: needed where the type differs between ranks, e.g. None everywhere but on the root.
+        name: shown in errors and in the timeline; the same on all ranks.
 
     Returns:
         The root's object: the same object on the root, a copy elsewhere.
     """
-    name = name if name is not None else type(obj).__name__
-    wire = names.wire_name("broadcast", name)
+    wire = names.wire_name("broadcast", _DEFAULT_NAME if name is None else name)
     is_root = basics.rank() == root_rank
     message = dumps(obj) if is_root else None
     received = broadcast_bytes(message, root_rank, wire, process_set_id(process_set))
@@ -140,9 +140,8 @@ def allgather_object(
 
     Args:
         obj: this rank's object; types and sizes may differ.
-        name: needed where the type differs between ranks.
+        name: shown in errors and in the timeline; the same on all ranks.
     """
-    name = name if name is not None else type(obj).__name__
-    wire = names.wire_name("allgather", name)
+    wire = names.wire_name("allgather", _DEFAULT_NAME if name is None else name)
     parts = allgather_bytes(dumps(obj), wire, process_set_id(process_set))
     return [loads(part) for part in parts]

@@ -42,11 +42,11 @@ def exchange():
     mine = {"rank": me, "data": list(range(me * 1000)), "array": np.full(me, me)}
     everything = hvd.allgather_object(mine)
     results["gathered"] = [(o["rank"], len(o["data"]), o["array"].tolist()) for o in everything]
-    results["different types"] = hvd.allgather_object(["x"] if me == 0 else me, name="mixed")
+    results["different types"] = hvd.allgather_object(["x"] if me == 0 else me)
     results["empty"] = hvd.allgather_object("", name="empty")
     for root in range(n):
         source = {"from": root, "big": b"x" * 3_000_000} if me == root else None
-        got = hvd.broadcast_object(source, root, name=f"b{root}")
+        got = hvd.broadcast_object(source, root)  # None elsewhere, and no name
         results[f"from {root}"] = (got["from"], len(got["big"]), got is source)
     members = [0, n - 1] if n > 2 else [1]
     pair = hvd.add_process_set(members)
