@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
@@ -113,14 +114,18 @@ class World:
         self._failure: Optional[BaseException] = None
         self._thread.start()
         self._ranks: Dict[int, Connection] = {}
-        with time_limit(90):
-            while len(self._ranks) < np:
-                connection = listener.accept()
-                self._ranks[connection.recv()] = connection
-        listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(address)
-        os.rmdir(directory)
+        try:
+            with time_limit(90):
+                while len(self._ranks) < np:
+                    connection = listener.accept()
+                    self._ranks[connection.recv()] = connection
+        except (OSError, EOFError, AuthenticationError) as error:
+            raise RanksFailed(f"a world of {np} did not start: {self._failure or error!r}") from error
+        finally:
+            listener.close()
+            with contextlib.suppress(OSError):
+                os.unlink(address)
+            os.rmdir(directory)
 
     def _launch(self, np: int, env: Dict[str, str], hosts: Optional[str], address: str, key: bytes) -> None:
         import horovod

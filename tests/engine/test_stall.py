@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frozen or forgetful rank: the stall watch names it, its tensors and its line, and can end the job."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from processes import Processes
+
+WAIT = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}
+
+
+def test_a_forgetful_rank_is_named_with_tensor_and_line_and_the_job_goes_on():
+    script = """
+hvd.init()
+def busy_elsewhere():
+    time.sleep(4)
+if hvd.rank() == 1:
+    busy_elsewhere()
+attempt(lambda: hvd.allreduce(np.ones(4), name="gradient"))
+"""
+    with Processes(script, 2, env=WAIT) as ranks:
+        assert ranks.heard(0)["error"] is None and ranks.heard(1)["error"] is None
+        assert ranks.finish() == [0, 0]
+        log = ranks.stderr(0)
+    assert (
+        "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks" in log
+    )
+    assert "Missing ranks" in log
+    assert "1: [allreduce.gradient" in log, log
+    assert "busy_elsewhere" in log, f"the stuck line is not named:\n{log}"
+
+
+def test_a_frozen_rank_is_named_and_the_job_goes_on_when_it_wakes():
+    script = """
+hvd.init()
+hvd.barrier()
+say("ready")
+if hvd.rank() == 1:
+    time.sleep(0.5)
+attempt(lambda: hvd.allreduce(np.ones(4), name="frozen"))
+"""
+    with Processes(script, 2, env=WAIT) as ranks:
+        assert [ranks.heard(rank) for rank in range(2)] == ["ready"] * 2
+        ranks.send(1, signal.SIGSTOP)
+        ranks.wait_for_stderr(0, "Missing ranks")
+        log = ranks.wait_for_stderr(0, "1: [allreduce.frozen")
+        assert "One or more tensors were submitted" in log
+        ranks.send(1, signal.SIGCONT)
+        assert ranks.heard(0)["error"] is None and ranks.heard(1)["error"] is None
+
+
+def test_a_stall_longer_than_the_limit_ends_the_job_on_all_ranks():
+    script = """
+hvd.init()
+say("ready")
+if hvd.rank() == 1:
+    time.sleep(6)
+    attempt(lambda: hvd.allreduce(np.ones(4), name="late"))
+else:
+    attempt(lambda: hvd.allreduce(np.ones(4), name="stalled"))
+"""
+    env = dict(WAIT, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="3")
+    with Processes(script, 3, env=env) as ranks:
+        for rank in range(3):
+            assert ranks.heard(rank) == "ready"
+        for rank in range(3):
+            report = ranks.heard(rank, timeout=30)
+            assert report["error"] == "HorovodInternalError", (rank, report)
+        log = ranks.stderr(0)
+    assert "Will shutdown" in log and "1!: [allreduce.stalled" in log, log
+
+
+def test_the_watch_can_be_turned_off():
+    script = """
+hvd.init()
+if hvd.rank() == 1:
+    time.sleep(3)
+attempt(lambda: hvd.allreduce(np.ones(4), name="quiet"))
+"""
+    with Processes(script, 2, env=dict(WAIT, HOROVOD_STALL_CHECK_DISABLE="1")) as ranks:
+        assert ranks.heard(0)["error"] is None
+        assert ranks.finish() == [0, 0]
+        assert "Missing ranks" not in ranks.stderr(0)
+
+
+def test_a_shutdown_time_below_the_warning_time_is_refused_with_a_warning():
+    script = "hvd.init()\nsay('ready')\n"
+    env = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "5"}
+    with Processes(script, 2, env=env) as ranks:
+        assert ranks.heard(0) == "ready"
+        ranks.finish()
+        time.sleep(0.1)
+        assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is less than" in ranks.stderr(0)
