@@ -9,18 +9,22 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Tuple
 
 from horovod.common import auth
 from horovod.runner.hosts import HostInfo, SlotInfo, get_host_assignments
+from horovod.runner.listening import listen, ranks_text
 from horovod.runner.output import Output
 from horovod.runner.readers.own import encode_secret
-from horovod.runner.store_server import StoreServer, ranks_text
 from horovod.runner.workers import Workers, WorkerSpec
+
+if TYPE_CHECKING:
+    from horovod.runner.store_server import StoreServer
 
 # After the first failure, how long to collect others before naming the one to blame.
 _BLAME_SECONDS = 0.25
@@ -154,33 +158,38 @@ class Job:
         for line in plan.reasons:
             self.say(line, level=1)
         secret = auth.make_secret()
-        self.store = StoreServer(secret, plan.bind, size=len(self.slots), notice=self.say)
-        if self._prepare is not None:
-            self._prepare(self.store)
-        for host in by_host:
-            self._runners[host] = self._make_runner(host, host in plan.local)
-        shared = dict(self.settings.env, PYTHONUNBUFFERED="1", _HOROVOD_SECRET_KEY=encode_secret(secret))
-        if self.settings.nics:
-            shared["HOROVOD_GLOO_IFACE"] = self.settings.nics[0]
-            shared.setdefault("NCCL_SOCKET_IFNAME", ",".join(self.settings.nics))
-        starters = []
+        sockets = listen(plan.bind)
+        port = int(sockets[0].getsockname()[1])
+        shared = self._shared_env(secret)
         for host, slots in by_host.items():
             specs = [
-                WorkerSpec(
-                    slot.rank,
-                    self.settings.command,
-                    _worker_env(shared, slot, plan.store_for[host], self.store.port),
-                    os.getcwd(),
-                )
-                for slot in slots
+                self._spec(slot, _worker_env(shared, slot, plan.store_for[host], port)) for slot in slots
             ]
+            runner = self._runners[host] = self._make_runner(host, host in plan.local)
             if host in plan.local:
-                self._runners[host].start(specs)
+                runner.start(specs)
             else:  # in parallel: a hundred hosts take as long as the slowest
-                thread = threading.Thread(target=self._runners[host].start, args=(specs,), daemon=True)
-                starters.append((host, thread))
-                thread.start()
+                threading.Thread(target=runner.start, args=(specs,), daemon=True).start()
+        self._open_store(secret, sockets)
         self._await_hosts([host for host in by_host if host not in plan.local])
+
+    def _open_store(self, secret: bytes, sockets: List[socket.socket]) -> None:
+        """Starts the store while the workers start; the ports are open already, so nobody knocks in vain."""
+        from horovod.runner.store_server import StoreServer
+
+        self.store = StoreServer(secret, size=len(self.slots), notice=self.say, sockets=sockets)
+        if self._prepare is not None:
+            self._prepare(self.store)
+
+    def _shared_env(self, secret: bytes) -> Dict[str, str]:
+        env = dict(self.settings.env, PYTHONUNBUFFERED="1", _HOROVOD_SECRET_KEY=encode_secret(secret))
+        if self.settings.nics:
+            env["HOROVOD_GLOO_IFACE"] = self.settings.nics[0]
+            env.setdefault("NCCL_SOCKET_IFNAME", ",".join(self.settings.nics))
+        return env
+
+    def _spec(self, slot: SlotInfo, env: Dict[str, str]) -> WorkerSpec:
+        return WorkerSpec(slot.rank, self.settings.command, env, os.getcwd())
 
     def _make_runner(self, host: str, local: bool) -> HostRunner:
         def on_exit(rank: int, code: int) -> None:

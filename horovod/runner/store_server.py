@@ -18,6 +18,7 @@ from typing import Any, Callable, Coroutine, Dict, List, Optional, Sequence, Set
 
 from horovod.common import auth
 from horovod.runner import store_wire as wire
+from horovod.runner.listening import listen, ranks_text
 from horovod.runner.store import StoreError, StoreTimeout
 from horovod.version import __version__
 
@@ -48,6 +49,7 @@ class StoreServer:
 
     size: how many ranks are expected, so that timeouts can say which are missing.
     notice: called with a line of text for things worth telling the user that are not errors.
+    sockets: listening already, instead of addresses and port; so that workers may be started before.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class StoreServer:
         port: int = 0,
         size: Optional[int] = None,
         notice: Optional[Callable[[str], None]] = None,
+        sockets: Optional[List[socket.socket]] = None,
     ) -> None:
         self.secret = secret
         self.size = size
@@ -68,7 +71,7 @@ class StoreServer:
         self._failure: Optional[str] = None
         self._strangers = 0
         self._connections: Set[asyncio.Task[None]] = set()
-        self._sockets = _listen(addresses, port)
+        self._sockets = sockets or listen(addresses, port)
         self.addresses = [s.getsockname()[0] for s in self._sockets]
         self.address = self.addresses[0]
         self.port: int = self._sockets[0].getsockname()[1]
@@ -315,34 +318,3 @@ class StoreServer:
         if not missing:
             return f"all {self.size} ranks are connected, so one of them is stuck before this step"
         return f"{self.size - len(missing)} of {self.size} ranks connected, missing: {ranks_text(missing)}"
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """Ranks as people write them, e.g. "rank 3" or "ranks 0-2, 7"."""
-    runs: List[List[int]] = []
-    for rank in sorted(ranks):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    return ("rank " if len(ranks) == 1 else "ranks ") + (text or "none")
-
-
-def _listen(addresses: Sequence[str], port: int) -> List[socket.socket]:
-    """Listening sockets on one port of each address; the port of the first decides when it is 0."""
-    sockets: List[socket.socket] = []
-    for address in dict.fromkeys(addresses):
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((address, sockets[0].getsockname()[1] if sockets else port))
-        except OSError as error:
-            sock.close()
-            for other in sockets:
-                other.close()
-            raise StoreError(f"cannot listen on {address}:{port}: {error}") from error
-        sock.listen(1024)
-        sockets.append(sock)
-    return sockets
