@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our collectives beside the others', in one run. `python -m benchmarks.run --help`."""
