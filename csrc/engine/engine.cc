@@ -240,7 +240,9 @@ void Engine::background() {
     bool caller_drives = user_drivers_ > 0;
     if (!caller_drives && now_s() - last_user_drive_ < kCallerGrace) caller_drives = !has_outstanding();
     if (caller_drives || !drive_mutex_.try_lock()) {
-      parks = std::exchange(drive_seen, last_user_drive_.load()) == drive_seen ? parks + 1 : 0;
+      const double drive_now = last_user_drive_;
+      parks = drive_now == drive_seen ? parks + 1 : 0;
+      drive_seen = drive_now;
       park(parks > kShortParks);
       continue;
     }
