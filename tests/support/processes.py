@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from world import worker_env
 
-PREAMBLE = """
+PREAMBLE = r"""
 import json, os, signal, sys, time
 import numpy as np
 import horovod.numpy as hvd
@@ -97,7 +97,7 @@ class Processes:
     def _read_said(self, rank: int) -> None:
         for line in self.processes[rank].stdout:  # type: ignore[union-attr]
             try:
-                self._lines[rank].put(json.loads(line))
+                self._lines[rank].put([json.loads(line)])
             except ValueError:
                 self.errors[rank].append(line)
 
@@ -107,10 +107,18 @@ class Processes:
 
     def heard(self, rank: int, timeout: float = 60) -> Any:
         """The next thing this rank says."""
-        try:
-            return self._lines[rank].get(timeout=timeout)
-        except queue.Empty:
-            raise AssertionError(f"rank {rank} said nothing more; stderr:\n{self.stderr(rank)}") from None
+        said = self._lines[rank].get(timeout=timeout) if self._will_speak(rank, timeout) else None
+        assert said is not None, f"rank {rank} said nothing more; stderr:\n{self.stderr(rank)}"
+        return said[0]
+
+    def _will_speak(self, rank: int, timeout: float) -> bool:
+        """Waits until this rank has said something; False if it ended or took too long."""
+        deadline = time.monotonic() + timeout
+        while self._lines[rank].empty() and time.monotonic() < deadline:
+            if not self._readers[2 * rank].is_alive():
+                break
+            time.sleep(0.01)
+        return not self._lines[rank].empty()
 
     def stderr(self, rank: int) -> str:
         """What this rank has logged so far."""
