@@ -66,3 +66,39 @@ def gone_within(pids: List[int], seconds: float) -> List[int]:
     while time.monotonic() < deadline and any(map(alive, pids)):
         time.sleep(0.05)
     return [pid for pid in pids if alive(pid)]
+
+
+def descendants(pid: int) -> List[int]:
+    """A process and everything below it."""
+    found, waiting = [], [pid]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        try:
+            for task in os.listdir(f"/proc/{one}/task"):
+                with open(f"/proc/{one}/task/{task}/children", encoding="utf-8") as children:
+                    waiting += map(int, children.read().split())
+        except OSError:
+            pass  # ended meanwhile
+    return found
+
+
+def listening(pids: List[int]) -> Dict[int, str]:
+    """TCP ports on which these processes listen, with the address."""
+    inodes = set()
+    for pid in pids:
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                if target.startswith("socket:["):
+                    inodes.add(target[8:-1])
+        except OSError:
+            pass
+    ports = {}
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in list(table)[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                address, port = words[1].split(":")
+                ports[int(port, 16)] = ".".join(str(b) for b in reversed(bytes.fromhex(address)))
+    return ports
