@@ -25,9 +25,12 @@ sys.stdin.read()
         assert ranks.heard(0) == "done" and ranks.heard(1) == "done"
         deadline = time.monotonic() + 10
         words = ["allreduce.test_allreduce", "NEGOTIATE_ALLREDUCE", "CYCLE_START", "allgather.gathered"]
-        while time.monotonic() < deadline and not all(word in path.read_text() for word in words):
+        text = ""
+        while time.monotonic() < deadline and not (
+            all(word in text for word in words) and text.count('"ph": "B"') == text.count('"ph": "E"')
+        ):
             time.sleep(0.05)
-        text = path.read_text()
+            text = path.read_text()
         for word in words:
             assert word in text, text
         events = json.loads(text)  # valid although it is still open
