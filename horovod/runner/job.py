@@ -332,6 +332,7 @@ def _worker_env(shared: Dict[str, str], slot: SlotInfo, address: str, port: int)
         HOROVOD_GLOO_RENDEZVOUS_ADDR=address,
         HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
         HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS=shared.get("HOROVOD_CPU_OPERATIONS", "gloo"),
     )
 
 

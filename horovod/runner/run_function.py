@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -53,6 +54,7 @@ def run(
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
     env: Optional[Dict[str, str]] = None,
+    **settings: Any,
 ) -> List[Any]:
     """Calls func(*args, **kwargs) on every rank and returns the results in rank order.
 
@@ -63,6 +65,7 @@ def run(
                  as the options of horovodrun.
     executable:  the Python of the workers; default this one.
     env:         environment of the workers; default this process's.
+    settings:    any setting by the name of its flag, e.g. fusion_threshold_mb=64.
     min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script:
                  elastic jobs.
 
@@ -84,6 +87,7 @@ def run(
         raise ValueError("Argument hosts and hostfile only allow one provided.")
     if use_gloo and use_mpi:
         raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
+    _check_settings(settings)
     if host_discovery_script is not None or min_num_proc is not None:
         from horovod.runner.elastic_gap import refuse_elastic
 
@@ -95,11 +99,11 @@ def run(
 
     if hostfile is not None:
         hosts = parse_host_files(hostfile)
-    settings = JobSettings(
+    job = JobSettings(
         command=[executable or sys.executable, "-m", "horovod.runner.run_task"],
         num_proc=num_proc,
         hosts=parse_hosts(hosts) if hosts else [HostInfo("localhost", num_proc)],
-        env=_importable(dict(os.environ if env is None else env)),
+        env={**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)},
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
         start_timeout=float(start_timeout or config.get("start_timeout")),
@@ -113,19 +117,23 @@ def run(
     if use_mpi:
         from horovod.runner.mpi_run import run_function_with_mpi
 
-        results: List[Any] = run_function_with_mpi(settings, payload, mpi_args)
+        results: List[Any] = run_function_with_mpi(job, payload, mpi_args)
         return results
-    return run_job(settings, payload)
+    return run_job(job, payload)
 
 
 def run_job(settings: JobSettings, payload: bytes) -> List[Any]:
     """Runs a pickled (function, args, kwargs) on every rank of a job."""
-    from horovod.runner.job import Job, JobFailed
+    from horovod.runner.job import Job, JobFailed, JobInterrupted
     from horovod.runner.run_task import FUNCTION
 
     job = Job(settings, prepare=lambda store: store.set(FUNCTION, payload))
     try:
         job.run()
+    except JobInterrupted as interruption:
+        if interruption.number == signal.SIGINT:  # what Python code and notebooks expect of Ctrl-C
+            raise KeyboardInterrupt from interruption
+        raise
     except JobFailed as failure:
         if job.store is not None:
             raise_remote_error(failure, job.store)
@@ -186,6 +194,14 @@ def _importable(env: Dict[str, str]) -> Dict[str, str]:
     if before or extra:
         env["PYTHONPATH"] = os.pathsep.join(before + extra)
     return env
+
+
+def _check_settings(settings: Dict[str, Any]) -> None:
+    from horovod.common import config
+
+    for name in settings:
+        if name not in config.BY_DEST:
+            raise TypeError(f"run() got an unexpected keyword argument {name!r}; see docs/settings.md")
 
 
 def _renamed(old: str, old_value: Any, new: str, new_value: Any) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
 
 import pytest
-from launching import gone_within
+from launching import environment, gone_within
 
 import horovod
 from horovod.runner import RemoteTraceback
@@ -131,6 +133,38 @@ def test_the_environment_can_be_given(tmp_path):
     env = dict(os.environ, ONLY_HERE="yes")
     assert horovod.run(lambda: os.environ["ONLY_HERE"], np=1, env=env) == ["yes"]
     assert "ONLY_HERE" not in os.environ
+
+
+def test_settings_are_keywords_too():
+    names = ("HOROVOD_FUSION_THRESHOLD", "HOROVOD_STALL_CHECK_DISABLE")
+    show = lambda: [os.environ[name] for name in names]  # noqa: E731
+    assert horovod.run(show, np=1, fusion_threshold_mb=2, no_stall_check=True) == [[str(2 << 20), "1"]]
+    with pytest.raises(ValueError, match="cache_capacity=-1 must be >= 0"):
+        horovod.run(show, cache_capacity=-1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fusion_treshold_mb'"):
+        horovod.run(show, fusion_treshold_mb=1)
+
+
+def test_ctrl_c_is_a_keyboard_interrupt():
+    """In a script, Ctrl-C ends the workers and raises what Python raises."""
+    code = (
+        "import horovod, os, signal, time\n"
+        "def work():\n"
+        "    os.kill(int(os.environ['CALLER']), signal.SIGINT)\n"
+        "    time.sleep(1000)\n"
+        "os.environ['CALLER'] = str(os.getpid())\n"
+        "try: horovod.run(work, np=1)\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stdout == "interrupted\n", done.stderr
 
 
 def test_output_files(tmp_path):

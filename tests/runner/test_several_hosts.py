@@ -58,6 +58,15 @@ def test_a_world_on_two_hosts(hosts, inside):
     assert [tuple(one[key] for key in keys) for one in reports(done.stdout)] == expected * 2
 
 
+def test_an_interface_can_be_asked_for(hosts):
+    first = hosts.address["a"]
+    words = ["-np", "2", "-H", f"{first}:1,b:1", "--network-interfaces", "eth0", "--verbose"]
+    done = horovodrun(hosts, *words, sys.executable, REPORT, inside="a")
+    assert done.returncode == 0, done.stderr
+    assert f"b reaches the launcher at {first}: interface eth0 was asked for" in done.stderr
+    assert [(r["rank"], r["cross_size"]) for r in reports(done.stdout)] == [(0, 2), (1, 2)]
+
+
 def test_hosts_of_different_size(hosts):
     done = horovodrun(hosts, "-np", "3", "-H", "a:1,b:2", sys.executable, REPORT)
     assert done.returncode == 0, done.stderr
