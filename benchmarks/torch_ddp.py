@@ -40,21 +40,23 @@ def step_times(step: Callable[[], None], steps: int) -> float:
     return statistics.median(times)
 
 
-def hook_microseconds(optimizer: Any, step: Callable[[], None], steps: int = 30) -> float:
-    """Microseconds a parameter that the hooks take out of backward, submission included."""
-    reducer = optimizer._hvd.reducer
-    original, spent = reducer._ready, []
+def hook_microseconds(optimizer: Any, turns: int = 20) -> float:
+    """Microseconds of processor time a parameter that a hook takes out of backward, submission included."""
+    import torch
 
-    def timed(slot: Any, param: Any) -> None:
-        start = time.perf_counter()
-        original(slot, param)
-        spent.append(time.perf_counter() - start)
-
-    reducer._ready = timed
-    for _ in range(steps):
-        step()
-    del reducer._ready
-    return statistics.median(spent) * 1e6
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    hooks = [(p, next(iter(p._post_accumulate_grad_hooks.values()))) for p in parameters]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    spent = []
+    for _ in range(turns):
+        start = time.thread_time()
+        for p, hook in hooks:
+            hook(p)
+        spent.append(time.thread_time() - start)
+        optimizer.synchronize()
+        optimizer.zero_grad(set_to_none=False)
+    return statistics.median(spent) / len(hooks) * 1e6
 
 
 def worker(port: int, rounds: int, steps: int) -> Dict[str, Any]:
@@ -114,7 +116,7 @@ def worker(port: int, rounds: int, steps: int) -> Dict[str, Any]:
         dist.barrier()
         results[name] = {
             "times": times,
-            "hook_us": hook_microseconds(optimizer, turns["horovod"]),
+            "hook_us": hook_microseconds(optimizer),
             "parameters": sum(p.numel() for p in distributed.parameters()),
             "tensors": len(grads),
         }

@@ -18,9 +18,10 @@ outer one.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -30,7 +31,8 @@ from horovod.common.basics import basics
 from horovod.common.constants import OK, TIMEOUT, Average
 from horovod.common.process_sets import ProcessSet, process_set_id
 from horovod.torch import _sparse, _staging
-from horovod.torch._slots import DIRTY, Bucket, Slot
+from horovod.torch._slots import DIRTY, INPUT, OUTPUT, Bucket, Slot
+from horovod.torch._tensor import CODES
 from horovod.torch._verbs import place_in
 from horovod.torch.compression import Compression, for_parameter
 
@@ -78,18 +80,43 @@ class GradientReducer:
 
     def __init__(self, rule: Rule, passes_per_step: int) -> None:
         self.rule = rule
-        self.passes_per_step = passes_per_step
-        self.paused = False  # inside no_sync
+        self._passes_per_step = passes_per_step
+        self._paused = False
         self.slots: List[Slot] = []
         self._buckets: List[Bucket] = []
-        self._in_flight: List[Bucket] = []
-        self._gathering: List[Slot] = []  # sparse reductions under way
+        self._in_flight: Deque[Bucket] = collections.deque()
+        self._gathering: Deque[Slot] = collections.deque()  # sparse reductions under way
         self._round = 1
         self._task = -1  # graph task whose end is already being waited for
         self._generation = -1
+        self._fast_generation = -1  # _generation while hooks may take the short way, else -1
         self._active = False
         self._prefix: Optional[str] = None
-        self._submit: Callable[..., int] = _native.lib().hvd_submit
+        self._submit = _untyped_submit()
+
+    @property
+    def passes_per_step(self) -> int:
+        """How many backward passes accumulate before a reduction."""
+        return self._passes_per_step
+
+    @passes_per_step.setter
+    def passes_per_step(self, passes: int) -> None:
+        self._passes_per_step = passes
+        self._choose_way()
+
+    @property
+    def paused(self) -> bool:
+        """Whether gradients stay local, inside `no_sync`."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._paused = paused
+        self._choose_way()
+
+    def _choose_way(self) -> None:
+        usual = self._active and not self._paused and self._passes_per_step == 1
+        self._fast_generation = self._generation if usual else -1
 
     # ---------------------------------------------------------------------------- parameters --
 
@@ -102,7 +129,11 @@ class GradientReducer:
                             self.rule.postscale, 0)  # fmt: skip
             self._buckets.append(bucket)
             self.slots.extend(slots)
-        self._generation = -1  # numbers of the process set are filled in by _bind
+        self._unbind()
+
+    def _unbind(self) -> None:
+        """Lets `bind` fill in what depends on the running engine."""
+        self._generation = self._fast_generation = -1
 
     def _make_slot(self, name: str, param: torch.Tensor) -> Slot:
         plain = self.rule.compression is Compression.none
@@ -114,11 +145,27 @@ class GradientReducer:
             if reducer is not None and old is not None:
                 reducer._drop(old)
         me, its = weakref.ref(self), weakref.ref(slot)
+        dtype = param.dtype
 
         def hook(param: torch.Tensor) -> None:
             reducer, slot = me(), its()
-            if reducer is not None and slot is not None:
-                reducer._ready(slot, param)
+            if reducer is None or slot is None:
+                return
+            # The usual case, written out flat: this runs once a parameter and step, inside backward.
+            if slot.fast and reducer._fast_generation == _generation and slot.grad is None:
+                grad = param.grad
+                if grad is not None and grad.dtype is dtype and grad.is_contiguous():
+                    bucket = slot.bucket
+                    bucket.pointers[INPUT] = bucket.pointers[OUTPUT] = grad.data_ptr()
+                    handle = reducer._submit(*bucket.arguments)
+                    if handle > 0:
+                        bucket.handle = handle
+                        slot.grad = grad
+                        reducer._in_flight.append(bucket)
+                        if reducer._task != _current_task():
+                            reducer._await_end_of_backward()
+                        return
+            reducer._ready(slot, param)
 
         # torch.compile must not look inside: it could not follow the call into the engine.
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -146,7 +193,7 @@ class GradientReducer:
             self._buckets.append(
                 Bucket(rest, self._wire_names(rest), self.rule.op, self.rule.prescale, self.rule.postscale, 0)
             )
-        self._generation = -1
+        self._unbind()
 
     def wire_name(self, name: str) -> str:
         """A name of this optimizer's own, for operations beside the gradients."""
@@ -168,6 +215,7 @@ class GradientReducer:
     def bind(self) -> None:
         """Adapts to the running engine: whether to reduce at all, and under which numbers and names."""
         self._generation = _generation
+        self._fast_generation = -1
         process_set = self.rule.process_set
         self._in_flight.clear()
         self._gathering.clear()
@@ -186,6 +234,15 @@ class GradientReducer:
                 slot.c_name = ctypes.create_string_buffer(f"{kind}.{self._prefix}{rest}".encode())
                 slot.request.name = ctypes.addressof(slot.c_name)
                 slot.request.process_set = set_id
+                slot.fast = (
+                    bucket.count == 1
+                    and self.rule.op == Average
+                    and slot.compressor is None
+                    and slot.strides is None
+                    and slot.dtype in CODES
+                    and slot.param.is_cpu
+                )
+        self._choose_way()
 
     @property
     def active(self) -> bool:
@@ -204,7 +261,7 @@ class GradientReducer:
             return
         slot.reduced = False
         slot.passes += 1
-        if self.paused or slot.passes < self.passes_per_step:
+        if self._paused or slot.passes < self._passes_per_step:
             slot.round = DIRTY
             return
         grad = param.grad
@@ -212,15 +269,17 @@ class GradientReducer:
         if slot.grad is not None:
             raise AssertionError(
                 f"The gradient of {slot.name} was computed again while its reduction was still under way "
-                f"(pass {slot.passes} of backward_passes_per_step={self.passes_per_step}). An earlier "
+                f"(pass {slot.passes} of backward_passes_per_step={self._passes_per_step}). An earlier "
                 "backward was probably interrupted by an exception: call optimizer.zero_grad() or "
                 "optimizer.synchronize() before the next one."
             )
         self._launch(slot, grad)
-        task = _current_task()
-        if task != self._task:
-            self._task = task
-            torch.autograd.Variable._execution_engine.queue_callback(self._backward_done)
+        if self._task != _current_task():
+            self._await_end_of_backward()
+
+    def _await_end_of_backward(self) -> None:
+        self._task = _current_task()
+        torch.autograd.Variable._execution_engine.queue_callback(self._backward_done)
 
     def _backward_done(self) -> None:
         self._task = -1
@@ -265,7 +324,7 @@ class GradientReducer:
         self._in_flight.append(bucket)
 
     def _submit_now(self, bucket: Bucket) -> int:
-        handle = self._submit(bucket.address, bucket.count, bucket.flags, None, None, None)
+        handle = self._submit(*bucket.arguments)
         if handle < 0:
             text = _native.last_error()
             if bucket.ticket is None:
@@ -308,17 +367,24 @@ class GradientReducer:
             while self._in_flight:  # an interrupted wait can be taken up again
                 bucket = self._in_flight[0]
                 self._await(bucket)
-                for slot in bucket.slots:
-                    self._complete(slot)
-                bucket.reset()
-                self._in_flight.pop(0)
+                slot = bucket.slots[0]
+                if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
+                    slot.grad = None
+                    slot.passes = 0
+                    slot.round = self._round
+                    bucket.missing = 1
+                else:
+                    for slot in bucket.slots:
+                        self._complete(slot)
+                    bucket.reset()
+                self._in_flight.popleft()
             while self._gathering:
                 slot = self._gathering[0]
                 assert slot.finish is not None
                 slot.param.grad = slot.grad = slot.finish()
                 self._complete(slot)
                 slot.clear()
-                self._gathering.pop(0)
+                self._gathering.popleft()
         except Exception:
             self.abandon()
             raise
@@ -390,6 +456,13 @@ class GradientReducer:
     def end_round(self) -> None:
         """A step was made: gradients to come belong to the next."""
         self._round += 1
+
+
+def _untyped_submit() -> Callable[..., int]:
+    """hvd_submit without declared argument types, for arguments that are C objects already."""
+    function: Any = ctypes.CDLL(_native.library_path()).hvd_submit
+    function.restype = ctypes.c_int64
+    return function  # type: ignore[no-any-return]
 
 
 def _register_hook(param: Any, hook: Callable[[torch.Tensor], None]) -> Any:

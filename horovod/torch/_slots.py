@@ -17,6 +17,7 @@ from horovod.common.constants import ALLREDUCE, GROUP
 from horovod.torch import _staging
 from horovod.torch._tensor import CODES, to_wire
 
+INPUT, OUTPUT = Request.input.offset // 8, Request.output.offset // 8  # in Bucket.pointers
 DIRTY = -1  # in Slot.round: holds local contributions that were not reduced
 
 
@@ -37,7 +38,7 @@ class Slot:
 
     __slots__ = (
         "__weakref__", "base", "bucket", "c_name", "c_shape", "compressor", "context", "dtype", "event",
-        "finish", "grad", "name", "param", "passes", "reduced", "request", "round", "shape", "sparse",
+        "fast", "finish", "grad", "name", "param", "passes", "reduced", "request", "round", "shape", "sparse",
         "strides", "wire",
     )  # fmt: skip
 
@@ -54,6 +55,7 @@ class Slot:
         self.c_name: Any = None  # memory the request points to
         self.c_shape: Any = None
         self.request: Request
+        self.fast = False  # needs none of the rarer steps: see GradientReducer
         self.sparse = False  # its gradients were sparse before
         self.passes = 0  # backward passes since the last reduction
         self.round = 0  # the last step whose reduction is complete
@@ -139,7 +141,7 @@ def _packed(sizes: Sequence[int]) -> Tuple[int, ...]:
 class Bucket:
     """Slots submitted together, and the C array of their requests."""
 
-    __slots__ = ("address", "array", "count", "flags", "handle", "missing", "slots", "ticket")
+    __slots__ = ("arguments", "array", "count", "handle", "missing", "pointers", "slots", "ticket")
 
     def __init__(
         self,
@@ -153,8 +155,16 @@ class Bucket:
         self.slots = slots
         self.count = len(slots)
         self.array = (Request * self.count)()
-        self.address = ctypes.addressof(self.array)
-        self.flags = GROUP if self.count > 1 else 0
+        # Ready-made arguments of hvd_submit: converting Python integers costs more than the call.
+        self.arguments = (
+            ctypes.c_void_p(ctypes.addressof(self.array)),
+            ctypes.c_int32(self.count),
+            ctypes.c_uint32(GROUP if self.count > 1 else 0),
+            None,
+            None,
+            None,
+        )
+        self.pointers = memoryview(self.array).cast("B").cast("Q")  # the first request's, at INPUT and OUTPUT
         self.missing = self.count
         self.handle = 0
         self.ticket: Optional[_staging.Ticket] = None
