@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Dict
 
 import pytest
@@ -35,6 +36,7 @@ def trio():
 def _world_of(size):
     if size not in _worlds or _worlds[size].broken:
         _worlds[size] = World(size, env=ENV)
+        _worlds[size].run = functools.partial(_worlds[size].run, timeout=300)  # machines may be busy
     return _worlds[size]
 
 

@@ -30,7 +30,7 @@ def test_snippets(size):
         env=worker_env({"JAX_PLATFORMS": "cpu"}),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("loss") == 1, done.stdout

@@ -21,7 +21,7 @@ def run_example(name, size, *options):
         env=worker_env({"JAX_PLATFORMS": "cpu"}),
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

@@ -120,7 +120,7 @@ def test_one_process_and_starting_again():
         env=worker_env({"JAX_PLATFORMS": "cpu"}),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -75,7 +75,7 @@ def _blocks(rows, n):
 
 @pytest.mark.parametrize("mode", ["eager", "jit"])
 def test_gradients(world, mode):
-    for rank, failures in enumerate(world.run(run_gradients, mode, timeout=90)):
+    for rank, failures in enumerate(world.run(run_gradients, mode)):
         assert not failures, f"rank {rank}: {failures}"
 
 

@@ -192,12 +192,12 @@ def check(failures_of_ranks):
 @pytest.mark.parametrize("mode", ["eager", "jit"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_grid(world, verb, mode):
-    check(world.run(run_grid, mode, verb, timeout=120))
+    check(world.run(run_grid, mode, verb))
 
 
 @pytest.mark.parametrize("verb", EAGER)
 def test_shapes_that_only_the_ranks_know(world, verb):
-    check(world.run(run_grid, "eager", verb, timeout=120))
+    check(world.run(run_grid, "eager", verb))
 
 
 def run_adasum(mode):

@@ -97,7 +97,7 @@ WAYS = ["optimizer", "adam", "predivide", "groups", "sum", "grad", "value_and_gr
 @pytest.mark.parametrize("how", WAYS)
 def test_same_weights_as_one_process(world, how):
     want = one_process(how)
-    results = world.run(run_training, how, timeout=90)
+    results = world.run(run_training, how)
     for name, weight in want.items():
         assert np.allclose(results[0][name], weight, rtol=1e-3, atol=2e-5), name
         for other in results[1:]:
@@ -105,13 +105,13 @@ def test_same_weights_as_one_process(world, how):
 
 
 def test_same_weights_without_jit(pair):
-    results, want = pair.run(run_training, "optimizer", False, timeout=90), one_process("optimizer")
+    results, want = pair.run(run_training, "optimizer", False), one_process("optimizer")
     for name, weight in want.items():
         assert np.allclose(results[0][name], weight, rtol=1e-3, atol=2e-5), name
 
 
 def test_compressed_gradients_are_close(pair):
-    results, want = pair.run(run_training, "bf16", timeout=90), one_process("optimizer")
+    results, want = pair.run(run_training, "bf16"), one_process("optimizer")
     for name, weight in want.items():
         assert np.array_equal(results[0][name], results[1][name])
         assert np.allclose(results[0][name], weight, atol=0.05), name

@@ -177,7 +177,7 @@ def run_unused_result():
     ids=lambda body: body.__name__[4:],
 )
 def test_program(world, body):
-    assert all(world.run(body, timeout=90))
+    assert all(world.run(body))
 
 
 def run_mismatch(mode):

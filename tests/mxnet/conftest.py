@@ -6,6 +6,7 @@ MXNet 1.9.1 needs an old numpy and so an environment of its own: run these tests
 
 from __future__ import annotations
 
+import functools
 from typing import Dict
 
 import pytest
@@ -39,6 +40,7 @@ def trio():
 def _world_of(size):
     if size not in _worlds or _worlds[size].broken:
         _worlds[size] = World(size, env={"MXNET_CPU_WORKER_NTHREADS": "2"})
+        _worlds[size].run = functools.partial(_worlds[size].run, timeout=300)  # machines may be busy
     return _worlds[size]
 
 

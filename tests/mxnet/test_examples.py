@@ -22,7 +22,7 @@ def test_digits(name, size):
         env=worker_env(),
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     accuracies = [float(a) for a in re.findall(r"test accuracy ([\d.]+)", done.stdout)]

@@ -79,7 +79,7 @@ def test_one_process_and_starting_again(engine):
         env=worker_env({"MXNET_ENGINE_TYPE": engine}),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

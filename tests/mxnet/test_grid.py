@@ -210,5 +210,5 @@ VERBS = {
 @pytest.mark.parametrize("kind", ["nd", "np"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_grid(world, verb, kind):
-    for rank, failures in enumerate(world.run(VERBS[verb], kind, timeout=120)):
+    for rank, failures in enumerate(world.run(VERBS[verb], kind)):
         assert not failures, f"rank {rank}: {failures[:10]} ({len(failures)} in all)"

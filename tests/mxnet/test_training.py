@@ -87,7 +87,7 @@ CASES = {
 def test_same_weights_as_one_process(world, case):
     conv, deferred, options = CASES[case]
     want = one_process(conv, deferred)
-    results = world.run(run_trainer, conv, deferred, options, timeout=90)
+    results = world.run(run_trainer, conv, deferred, options)
     for name, weight in want.items():
         assert np.allclose(results[0][name], weight, rtol=1e-3, atol=5e-5), name
         for other in results[1:]:
@@ -96,7 +96,7 @@ def test_same_weights_as_one_process(world, case):
 
 def test_compressed_gradients_are_close(pair):
     results, want = (
-        pair.run(run_trainer, False, True, {"fp16": True, "num_groups": 1}, timeout=90),
+        pair.run(run_trainer, False, True, {"fp16": True, "num_groups": 1}, timeout=300),
         one_process(),
     )
     for name, weight in want.items():
@@ -150,7 +150,7 @@ def run_module(num_groups):
 @pytest.mark.parametrize("num_groups", [0, 2])
 def test_module_with_distributed_optimizer(world, num_groups):
     want = fit_module(0, 1, lambda o: o, module_arguments(0))
-    results = world.run(run_module, num_groups, timeout=90)
+    results = world.run(run_module, num_groups)
     for name, weight in want.items():
         assert np.allclose(results[0][name], weight, rtol=1e-3, atol=5e-5), name
         for other in results[1:]:
