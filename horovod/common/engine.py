@@ -170,8 +170,8 @@ def run(requests: Sequence[Request], keep: Iterable[Any] = ()) -> int:
     return int(handle)
 
 
-def run_released(request: Request) -> None:
-    """Runs one request whose result is already in the caller's memory: the shortest blocking path."""
+def run_released(request: Request, keep: Any = ()) -> None:
+    """Runs one request whose result goes into the caller's memory: the shortest blocking path."""
     lib = _native._library or _native.lib()
     status = ctypes.c_int32()
     handle = lib.hvd_run(_byref(request), 1, WAIT_SLICE_S, _byref(status))
@@ -184,7 +184,7 @@ def run_released(request: Request) -> None:
         text = _native.last_error()
         lib.hvd_release(handle)
         raise_for(status.value, text)
-    _kept[handle] = ((request,), ())
+    _kept[handle] = ((request,), keep)
     try:
         wait(handle)
     finally:

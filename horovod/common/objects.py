@@ -58,31 +58,18 @@ def loads(message: Any) -> Any:
 def broadcast_bytes(data: Optional[bytearray], root_rank: int, name: str, process_set: int) -> bytearray:
     """The root's bytes on every rank of the set; other ranks pass None. Names end in .sz and .t."""
     size = ctypes.c_int64(len(data) if data is not None else 0)
-    address = ctypes.addressof(size)
-    engine.run_released(
-        engine.request(
-            c.BROADCAST,
-            f"{name}.sz",
-            c.INT64,
-            (1,),
-            address,
-            address,
-            root=root_rank,
-            process_set=process_set,
-        )
-    )
+    _broadcast(size, f"{name}.sz", c.INT64, 1, root_rank, process_set)
     payload = data if data is not None else bytearray(size.value)
-    if not payload:
-        return payload
-    memory = (ctypes.c_char * len(payload)).from_buffer(payload)
-    address = ctypes.addressof(memory)
-    engine.run_released(
-        engine.request(
-            c.BROADCAST, f"{name}.t", c.UINT8, (len(payload),), address, address, root=root_rank,
-            process_set=process_set,
-        )
-    )  # fmt: skip
+    if payload:
+        memory = (ctypes.c_char * len(payload)).from_buffer(payload)
+        _broadcast(memory, f"{name}.t", c.UINT8, len(payload), root_rank, process_set)
     return payload
+
+
+def _broadcast(memory: Any, name: str, dtype: int, count: int, root: int, process_set: int) -> None:
+    at = ctypes.addressof(memory)
+    request = engine.request(c.BROADCAST, name, dtype, (count,), at, at, root=root, process_set=process_set)
+    engine.run_released(request, keep=memory)
 
 
 def allgather_bytes(data: bytearray, name: str, process_set: int) -> List[memoryview]:

@@ -21,7 +21,7 @@ class Call(NamedTuple):
 
     requests: Sequence[Request]
     finish: Callable[[int], Any]  # handle -> result, after success
-    keep: Sequence[Any] = ()  # arrays whose memory the engine uses
+    keep: Any = ()  # holds the arrays whose memory the engine uses
     owned: bool = False  # the results are in the engine's memory, so the handle is needed to fetch them
     group: bool = False
 
@@ -33,11 +33,11 @@ def run(call: Call) -> Any:
     """Submits, waits, and returns the result."""
     requests = call.requests
     if not call.owned and len(requests) == 1 and not call.group:
-        engine.run_released(requests[0])
+        engine.run_released(requests[0], call.keep)
         return call.finish(0)
     if not requests:
         return call.finish(0)
-    handle = engine.run(requests, call.keep)
+    handle = engine.run(requests, (call.keep,))
     try:
         return call.finish(handle)
     finally:

@@ -20,12 +20,13 @@ from horovod.numpy._calls import Call
 class _Reduced:
     """One tensor of an operation whose result has the shape of its input, in place or not."""
 
-    __slots__ = ("array", "given", "input", "output")
+    __slots__ = ("array", "given", "in_place", "input", "output")
 
     def __init__(self, given: Any, in_place: bool) -> None:
         array = given if type(given) is np.ndarray else as_array(given)
         self.given = given
         self.array = array
+        self.in_place = in_place
         self.input = array if array.flags.c_contiguous else np.ascontiguousarray(array)
         if not in_place:
             self.output = np.empty_like(self.input)
@@ -36,29 +37,23 @@ class _Reduced:
             raise ValueError("the array is read-only; use the form without '_'")
         self.output = self.input
 
-    def request(self, kind: int, name: str, **more: Any) -> Any:
+    def request(
+        self, kind: int, name: str, op: int, root: int, prescale: float, postscale: float, process_set: int
+    ) -> Any:
         source = self.input
         target = address(self.output)
         return engine.request(
             kind, name, dtype_number(source.dtype), source.shape,
-            target if source is self.output else address(source), target, **more,
+            target if source is self.output else address(source), target,
+            op=op, root=root, prescale=prescale, postscale=postscale, process_set=process_set,
         )  # fmt: skip
 
-    def result(self, in_place: bool) -> Any:
-        if in_place:
+    def result(self, handle: int = 0) -> Any:
+        if self.in_place:
             if self.output is not self.array:  # worked on a dense copy of a strided array
                 self.array[...] = self.output
             return self.given
         return self.output if self.output.ndim or isinstance(self.given, np.ndarray) else self.output[()]
-
-
-def _same_shape(tensors: List[_Reduced], requests: List[Any], in_place: bool, single: bool) -> Call:
-    """A call on tensors whose results have the shapes of their inputs."""
-    keep = [(t.input, t.output) for t in tensors]
-    if single:
-        one = tensors[0]
-        return Call(requests, lambda handle: one.result(in_place), keep)
-    return Call(requests, lambda handle: [t.result(in_place) for t in tensors], keep, group=True)
 
 
 def _allreduce(
@@ -85,10 +80,10 @@ def _allreduce(
     number = process_set_id(process_set)
     one = _Reduced(tensor, in_place)
     request = one.request(
-        c.ALLREDUCE, wire_name("allreduce", name, number), op=resolve_op(op, average),
-        prescale=prescale_factor, postscale=postscale_factor, process_set=number,
+        c.ALLREDUCE, wire_name("allreduce", name, number), resolve_op(op, average), -1,
+        prescale_factor, postscale_factor, number,
     )  # fmt: skip
-    return _same_shape([one], [request], in_place, True)
+    return Call((request,), one.result, one)
 
 
 def _grouped_allreduce(
@@ -108,12 +103,10 @@ def _grouped_allreduce(
     group = [_Reduced(tensor, in_place) for tensor in tensors]
     named = member_names(wire_name("grouped_allreduce", name, number), len(group))
     requests = [
-        one.request(
-            c.ALLREDUCE, n, op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number
-        )
+        one.request(c.ALLREDUCE, n, op, -1, prescale_factor, postscale_factor, number)
         for one, n in zip(group, named)
     ]
-    return _same_shape(group, requests, in_place, False)
+    return Call(requests, lambda handle: [one.result() for one in group], group, group=True)
 
 
 def _broadcast(
@@ -134,9 +127,9 @@ def _broadcast(
     number = process_set_id(process_set)
     one = _Reduced(tensor, in_place)
     request = one.request(
-        c.BROADCAST, wire_name("broadcast", name, number), root=root_rank, process_set=number
+        c.BROADCAST, wire_name("broadcast", name, number), c.Sum, root_rank, 1.0, 1.0, number
     )
-    return _same_shape([one], [request], in_place, True)
+    return Call((request,), one.result, one)
 
 
 def _new_shape(kind: int, named: Sequence[str], arrays: Sequence[Array], single: bool, **more: Any) -> Call:
