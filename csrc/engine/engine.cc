@@ -280,6 +280,16 @@ bool Engine::drive(Submission* until, double deadline) {
   return true;
 }
 
+// A rank that may ring the bell needs this core to do so.
+bool Engine::rival_on_core() {
+  int me = topology.local_rank();
+  segment_->note_core(me);
+  if (me != 0) return segment_->on_my_core(0);
+  for (int other = 1; other < topology.local_size(); ++other)
+    if (segment_->on_my_core(other)) return true;
+  return false;
+}
+
 void Engine::sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin) {
   RankState& me = segment_->rank(topology.local_rank());
   pollfd fds[3 + kTreeArity];
@@ -289,7 +299,7 @@ void Engine::sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin) {
   for (const auto& source : sources_)
     if (source && source->fd() >= 0) fds[n++] = {source->fd(), POLLIN, 0};
 
-  if (may_spin && spin_us_ > 0) {
+  if (may_spin && spin_us_ > 0 && !rival_on_core()) {
     double start = now_s();
     do {
       for (int i = 0; i < 32; ++i) {

@@ -93,6 +93,7 @@ class Engine {
   void wake_background();
   bool drive(Submission* until, double deadline);
   void sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin);
+  bool rival_on_core();
   void ring_own_bell() { bells_.ring(topology.local_rank()); }
   void fail_everything(const Status& status);
   bool has_outstanding();

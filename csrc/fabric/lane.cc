@@ -37,6 +37,7 @@ uint32_t Lane::reserve(uint32_t n) {
 
 void Lane::publish(uint32_t step) {
   RankState& state = segment_.rank(me_);
+  segment_.note_core(me_);
   state.progress.store(seq_ << 24 | step, std::memory_order_seq_cst);
   if (state.progress_waiters.load(std::memory_order_seq_cst) != 0)
     futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&state.progress));
@@ -53,7 +54,8 @@ void Lane::wait_until(int local_rank, uint64_t target) {
   RankState& state = segment_.rank(local_rank);
   if (state.progress.load(std::memory_order_acquire) >= target) return;
   double start = now_s();
-  while ((now_s() - start) * 1e6 < spin_us_) {
+  double spin_us = segment_.on_my_core(local_rank) ? 0 : spin_us_;
+  while ((now_s() - start) * 1e6 < spin_us) {
     for (int i = 0; i < 32; ++i) {
       if (state.progress.load(std::memory_order_acquire) >= target) return;
       cpu_relax();

@@ -6,6 +6,8 @@
 // Pages that are never touched cost nothing, so the slots can be generous.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -26,6 +28,7 @@ struct RankState {
   // Data plane: seq << 24 | step, see Comm. Its low half is the futex word.
   alignas(64) std::atomic<uint64_t> progress;
   std::atomic<uint32_t> progress_waiters;
+  std::atomic<int32_t> core;  // where it last wrote any of these, counted from 1
   // Control plane: counts rings; sleepers want the eventfd written as well.
   alignas(64) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleepers;
@@ -58,6 +61,9 @@ class Segment {
   Mailbox& down(int local) {
     return *reinterpret_cast<Mailbox*>(base_ + rank_offset(local) + kStateBytes + sizeof(Mailbox));
   }
+  // Spinning for a rank that needs this very core only keeps it from running.
+  void note_core(int local) { rank(local).core.store(sched_getcpu() + 1, std::memory_order_relaxed); }
+  bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
   // Staging slots of a rank; which = 0 or 1.
   char* in_slot(int local, int which) { return slots(local) + which * slot_bytes_; }
   char* result_slot(int local, int which) { return slots(local) + (2 + which) * slot_bytes_; }
