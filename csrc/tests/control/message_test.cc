@@ -44,7 +44,7 @@ std::vector<std::string> samples() {
   return {encode_ready_cached({1, 2, 3}),
           encode_ready_full({sample_variant(), sample_variant()}),
           encode_rank(MessageType::Join, 3),
-          encode_partial({0, "x", {0, 2, 5}}),
+          encode_partial({0, "x", 1.5, {0, 2, 5}}),
           encode_plan(sample_plan()),
           encode_need_full(8)};
 }
