@@ -183,3 +183,30 @@ os._exit(0)
         time.sleep(0.5)
         ranks.send(0, signal.SIGINT)
         assert ranks.heard(0) == "interrupted"
+
+
+@pytest.mark.parametrize("hosts", [["localhost"] * 2, ["localhost", "far"]], ids=["one host", "two hosts"])
+def test_a_forked_child_does_not_hide_the_death_of_its_parent(hosts):
+    """Data loader workers inherit the sockets of their rank; it must be missed although they live on."""
+    script = """
+hvd.init()
+hvd.barrier()
+if hvd.rank() == 1:
+    child = os.fork()
+    if child == 0:
+        time.sleep(20)
+        os._exit(0)
+    say(child)
+    time.sleep(1000)
+say("ready")
+attempt(lambda: hvd.allreduce(np.ones(4), name="waits"))
+"""
+    with Processes(script, 2, hosts=hosts) as ranks:
+        child = ranks.heard(1)
+        try:
+            assert ranks.heard(0) == "ready"
+            ranks.kill(1)
+            report = ranks.heard(0, timeout=15)
+            assert report["error"] == "HorovodInternalError" and "rank 1" in report["text"].lower(), report
+        finally:
+            os.kill(child, 9)
