@@ -6,7 +6,7 @@
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
 # make wheel      a manylinux2014 wheel in dist/
-# make demo       train a small model on two local ranks
+# make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       regenerate the generated documents
 #
 # Everything is installed into .venv by `make venv`; set VENV to use another one.
@@ -80,8 +80,8 @@ bench: build
 wheel:
 	scripts/build-wheel.sh
 
-demo: build
-	$(PY) examples/demo.py
+demo:
+	@PYTHON="$(PYTHON)" scripts/demo.sh
 
 docs: $(VENV)/.ready
 	$(PY) scripts/generate_settings.py
