@@ -33,6 +33,8 @@ class KerasState(ObjectState):
         super().__init__(bcast_object=objects.broadcast_object, get_rank=_basics.rank, **kwargs)
 
     def _variables(self) -> List[Any]:
+        if hasattr(self.model, "jax_state_sync"):  # on JAX, `fit` keeps the values elsewhere
+            self.model.jax_state_sync()
         optimizer = [] if self.optimizer is None else variables.of(self.optimizer)
         return list({id(v): v for v in [*variables.of(self.model), *optimizer]}.values())
 

@@ -123,7 +123,7 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
         },
     )
     if name is not None:
-        optimizer._name = name
+        setattr(optimizer, "_name" if legacy else "name", name)
     wrapped = cls.__new__(cls)
     object.__setattr__(wrapped, "__dict__", optimizer.__dict__)
     return wrapped

@@ -45,20 +45,20 @@ class DistributedMixin:
         """Keeps the gradient of a variable on this rank."""
         self._hvd.register_local(var)
 
-    def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Builds the optimizer, and looks at who builds it: a model that would compile the step with XLA, or
-        a loss scaler that Keras put around this optimizer."""
-        model = callers.find(lambda o: hasattr(o, "jit_compile") and hasattr(o, "train_step"))
-        if model is not None:
-            jit.avoid(model)
+    @property
+    def loss_scale_factor(self) -> Any:
+        """As in Keras. A loss scaler sets it on the optimizer it is made for: that is when it is noticed."""
+        return self.__dict__.get("loss_scale_factor")
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, value: Any) -> None:
+        self.__dict__["loss_scale_factor"] = value
         scaler = callers.find(lambda o: getattr(o, "inner_optimizer", None) is self)
         if scaler is not None and not isinstance(scaler, DistributedMixin):
             # It decides from local gradients whether to skip a step. Ranks must decide alike, so it, and not
             # this optimizer, has to reduce.
-            object.__setattr__(
-                scaler, "__class__", wrapped_class(type(scaler), self._hvd, self._hvd_settings)
-            )
-        return super().build(*args, **kwargs)  # type: ignore[misc]
+            cls = wrapped_class(type(scaler), self._hvd, self._hvd_settings)
+            object.__setattr__(scaler, "__class__", cls)
 
     def _hvd_reduce(self, grads: Sequence[Any], variables: Optional[Sequence[Any]]) -> List[Any]:
         if variables is None:
@@ -148,6 +148,7 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
             )
         optimizer.gradient_accumulation_steps = settings.backward_passes_per_step
     reduce = reduction(settings, keras_backend(), f"Distributed{base.__name__}")
+    jit.watch_models()
     cls = wrapped_class(base, reduce, settings)
     wrapped = cls.__new__(cls)
     object.__setattr__(wrapped, "__dict__", optimizer.__dict__)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The callbacks and the elastic callbacks, on every Keras."""
+
+from __future__ import annotations
+
+import pytest
+from tf_worlds import run
+
+KINDS = ["tensorflow", "torch", "jax", "tf_keras"]
+
+
+def front_end():
+    import os
+
+    if os.environ.get("TF_USE_LEGACY_KERAS"):
+        import tensorflow as tf
+
+        import horovod.tensorflow.keras as hvd
+
+        return tf.keras, hvd
+    import keras
+
+    import horovod.keras as hvd
+
+    return keras, hvd
+
+
+def called_back():
+    import contextlib
+    import io
+
+    import numpy as np
+
+    keras, hvd = front_end()
+    me = hvd.rank()
+    results = {}
+
+    def model_of(seed, rate=0.4):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.5)), "mse")
+        return model
+
+    x, y = np.ones((8, 3), np.float32) * (me + 1), np.zeros((8, 1), np.float32)
+
+    class Rates(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            rate = self.model.optimizer.learning_rate
+            self.seen.append(round(float(np.asarray(rate.numpy() if hasattr(rate, "numpy") else rate)), 4))
+
+    # Other weights on other ranks become the root's, also when the model is only built by its first batch.
+    for built in (True, False):
+        keras.utils.set_random_seed(10 + me)
+        layers = [keras.layers.Dense(1)]
+        model = keras.Sequential(([keras.layers.Input((3,))] if built else []) + layers)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
+        broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(1)
+        model.fit(x, y, batch_size=4, epochs=1, verbose=0, shuffle=False, callbacks=[broadcast])
+        kernels = hvd.allgather(np.asarray(model.get_weights()[0]).reshape(1, -1))
+        results[f"broadcast, built={built}"] = broadcast.broadcast_done and bool(
+            np.allclose(np.asarray(kernels)[0], np.asarray(kernels)[1], atol=1e-6)
+        )
+
+    # Metrics are averaged before the history sees them.
+    model = model_of(0, rate=0.0)
+    own = model.evaluate(x, y, verbose=0)
+    mean = float(np.mean(np.asarray(hvd.allgather(np.array([own])))))
+    history = model.fit(x, y, epochs=1, batch_size=8, verbose=0, callbacks=[hvd.callbacks.MetricAverageCallback()])
+    results["metric average"] = bool(np.isclose(history.history["loss"][0], mean)) and not np.isclose(own, mean)
+
+    # Warm-up from lr / size to lr over two epochs of two batches; the optimizer's rate is the target.
+    model, rates = model_of(0, rate=0.4), Rates()
+    warmup = hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=2, verbose=1)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        history = model.fit(x, y, epochs=3, batch_size=4, verbose=0, callbacks=[warmup, rates])
+    results["warm-up"] = rates.seen == [0.25, 0.3, 0.35, 0.4, 0.4, 0.4] or rates.seen
+    results["lr in logs"] = [round(v, 4) for v in history.history["lr"]] == [0.3, 0.4, 0.4]
+    said = "finished gradual learning rate warmup to 0.4." in printed.getvalue()
+    results["verbose on rank 0"] = said == (me == 0)
+
+    # A staircase: constant multiplier (PR 3142) and a function.
+    model, rates = model_of(0), Rates()
+    step = hvd.callbacks.LearningRateScheduleCallback(0.4, 0.5, start_epoch=1)
+    model.fit(x, y, epochs=3, batch_size=8, verbose=0, callbacks=[step, rates])
+    results["staircase"] = rates.seen == [0.4, 0.4, 0.2] or rates.seen
+    model, rates = model_of(0), Rates()
+    smooth = hvd.callbacks.LearningRateScheduleCallback(0.4, lambda e: 1 - e / 2, staircase=False)
+    model.fit(x, y, epochs=1, batch_size=4, verbose=0, callbacks=[smooth, rates])
+    results["every batch"] = rates.seen == [0.4, 0.3] or rates.seen
+    try:
+        hvd.callbacks.LearningRateScheduleCallback(None, 1.0)
+        results["initial_lr"] = False
+    except ValueError as error:
+        results["initial_lr"] = str(error) == "Parameter `initial_lr` is required"
+
+    # Elastic state: an epoch that went on, commits, and a restore.
+    model = model_of(0, rate=0.01)
+    model.fit(x, y, epochs=1, batch_size=8, verbose=0)
+    state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+    model.fit(
+        x,
+        y,
+        epochs=2,
+        batch_size=4,
+        verbose=0,
+        callbacks=[
+            hvd.elastic.UpdateBatchStateCallback(state),
+            hvd.elastic.UpdateEpochStateCallback(state),
+            hvd.elastic.CommitStateCallback(state, batches_per_commit=1),
+        ],
+    )
+    results["epoch and batch"] = (state.epoch, state.batch) == (2, 0) or (state.epoch, state.batch)
+    kept = [np.array(w) for w in model.get_weights()]
+    model.set_weights([w * 0 + me for w in kept])
+    state.restore()
+    results["restored"] = all(np.allclose(a, b) for a, b in zip(model.get_weights(), kept))
+    model.set_weights([w * 0 + me for w in kept])
+    state.sync()
+    results["synchronised"] = all(np.allclose(w, 0) for w in model.get_weights())
+    return results
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_callbacks(kind):
+    for results in run(kind, called_back, timeout=240):
+        assert {what: ok for what, ok in results.items() if ok is not True} == {}
+
+
+def values():
+    import numpy as np
+
+    keras, hvd = front_end()
+    me = hvd.rank()
+    as_list = lambda v: np.asarray(v).tolist()  # noqa: E731
+    return [
+        as_list(hvd.allreduce(np.array([1.0, 2.0]) * (me + 1))),
+        as_list(hvd.allreduce(float(me), name="number", op=hvd.Sum)),
+        as_list(hvd.allgather(np.array([[me]]))),
+        as_list(hvd.broadcast(np.array([me + 5]), 1)),
+        as_list(hvd.reducescatter(np.array([1.0, 2.0]), op=hvd.Sum)),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values(kind):
+    common = [[1.5, 3.0], 1.0, [[0], [1]], [6]]
+    assert run(kind, values) == [[*common, [2.0]], [*common, [4.0]]]
