@@ -23,7 +23,7 @@ class HorovodBasics:
 
     Average, Sum, Adasum, Min, Max, Product = Average, Sum, Adasum, Min, Max, Product
 
-    def __init__(self) -> None:
+    def __init__(self, *unused: str) -> None:
         self.dynamic_process_sets = False
         self._lock = threading.RLock()
         self._place: Any = None  # bootstrap.Place while initialised
@@ -96,7 +96,12 @@ class HorovodBasics:
                 one.ranks = _ranks_of_comm(one.mpi_comm, identity.size)
         card = {"process_sets": [one.ranks for one in sets]}
         names.reset()
-        self._place = bootstrap.start(identity, card)
+        try:
+            self._place = bootstrap.start(identity, card)
+        except HorovodInternalError as error:
+            if bootstrap.SETS_DIFFER in str(error):  # a wrong argument rather than a failed job
+                raise ValueError(f"{INIT_FAILED} ({error})") from error
+            raise
         lib = _native.lib()
         self._topology = {
             query: getattr(lib, f"hvd_{query}")()
@@ -327,6 +332,23 @@ class HorovodBasics:
         if count < 0:
             raise ValueError("Process set does not exist or has not been registered.")
         return list(array[:count])
+
+    # Names by which older code reaches the same things.
+
+    def _add_process_set_impl(self, ranks: Sequence[int]) -> int:
+        return self.register_process_set(ranks)
+
+    def _remove_process_set_impl(self, number: int) -> bool:
+        return self.unregister_process_set(number)
+
+    def _process_set_size(self, number: int) -> int:
+        return len(self.process_set_ranks(number))
+
+    def _process_set_rank(self, number: int) -> int:
+        members = self.process_set_ranks(number)
+        if self.rank() not in members:
+            raise ValueError("Process is not part of provided process set.")
+        return members.index(self.rank())
 
     def _get_process_set_ids_and_ranks(self) -> Dict[int, List[int]]:
         lib = _native.lib()

@@ -29,6 +29,7 @@ from horovod.version import __version__
 _generation = 0  # how often this process has joined a world; keeps the store's keys of two starts apart
 
 LOCALHOST = "127.0.0.1"
+SETS_DIFFER = "mismatching process sets"
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 
@@ -256,7 +257,7 @@ def _misfit(cards: List[Dict[str, Any]]) -> str:
         ours, theirs = first.get("process_sets"), card.get("process_sets")
         if ours != theirs:
             return (
-                f"mismatching process sets: {who} passed {theirs} to hvd.init(), rank 0 on {first['host']} "
+                f"{SETS_DIFFER}: {who} passed {theirs} to hvd.init(), rank 0 on {first['host']} "
                 f"passed {ours}; all ranks must pass the same list in the same order"
             )
     return ""

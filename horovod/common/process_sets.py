@@ -49,10 +49,7 @@ class ProcessSet:
         """This process' index in the set, or None if the set is not registered."""
         if self.process_set_id is None:
             return None
-        members = _basics().process_set_ranks(self.process_set_id)
-        if _basics().rank() not in members:
-            raise ValueError("Process is not part of provided process set.")
-        index: int = members.index(_basics().rank())
+        index: int = _basics()._process_set_rank(self.process_set_id)
         return index
 
     def included(self) -> Optional[bool]:
@@ -82,6 +79,14 @@ def _basics() -> Any:
 def _make_global() -> ProcessSet:
     made = ProcessSet([])
     made.process_set_id = 0
+    return made
+
+
+def _temp_process_set_object(process_set_id: int) -> ProcessSet:
+    """A set known by its number only, as where a gradient function reads it from an attribute."""
+    made = ProcessSet([])
+    made.ranks = None
+    made.process_set_id = process_set_id
     return made
 
 

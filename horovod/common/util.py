@@ -29,8 +29,10 @@ def get_extension_full_path(pkg_path: str, *args: str) -> str:
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Raises ImportError unless the engine is there; no front end has a compiled extension of its own."""
-    path = _native.library_path()
+    """Raises ImportError unless the extension is there. That of every package of ours is the engine."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    ours = os.path.abspath(pkg_path).startswith(package)
+    path = _native.library_path() if ours else get_extension_full_path(pkg_path, *args)
     if not os.path.exists(path):
         raise ImportError(
             f"Extension {ext_name} has not been built: {path} not found\nIf this is not expected, reinstall "

@@ -75,6 +75,14 @@ def test_extension_available_prints_only_when_asked(capsys):
     assert "Extension no_such_framework was NOT built." in out
 
 
+def test_check_extension(tmp_path):
+    import horovod
+
+    util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", horovod.__file__, "mpi_lib_v2")
+    with pytest.raises(ImportError, match=r"Extension x.y has not been built: .*mpi_lib.* not found"):
+        util.check_extension("x.y", "HOROVOD_WITH_X", str(tmp_path / "__init__.py"), "mpi_lib")
+
+
 def test_backwards_compatible_average():
     resolve = util.get_average_backwards_compatibility_fun(None)
     assert resolve(None, None) == 0 and resolve(1, None) == 1
