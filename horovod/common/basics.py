@@ -292,7 +292,9 @@ class HorovodBasics:
             if not self.is_initialized() and capabilities.mpi_built():
                 raise ValueError(NOT_INITIALIZED)
             raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
-        return True
+        from horovod.runner import mpi
+
+        return mpi.threads_supported()
 
     # -------------------------------------------------------------------------- process sets --
 

