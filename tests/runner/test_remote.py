@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is run over ssh, what is sent, and what failures are said to mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from horovod.runner import remote, ssh
+from horovod.runner.hosts import HostInfo
+from horovod.runner.job import JobSettings
+from horovod.runner.workers import WorkerSpec
+
+
+def test_the_ssh_command(monkeypatch):
+    monkeypatch.delenv(ssh.KUBEXEC_VARIABLE, raising=False)
+    argv = ssh.remote_command("node7", "echo hi", 2222, "key", 10)
+    assert argv[0] == "ssh" and argv[-2:] == ["node7", "echo hi"]
+    text = " ".join(argv)
+    for part in ("-p 2222", "-i key", "-o ConnectTimeout=10", "-o PasswordAuthentication=no",
+                 "-o StrictHostKeyChecking=no"):  # fmt: skip
+        assert part in text
+    short = " ".join(ssh.remote_command("node7", "x"))
+    assert "-p" not in short and "-i " not in short and "ConnectTimeout" not in short
+
+
+def test_kubeflow_has_its_own_way(monkeypatch):
+    monkeypatch.setenv(ssh.KUBEXEC_VARIABLE, ssh.KUBEXEC)
+    assert ssh.remote_command("pod", "x y", 22) == ["/etc/mpi/kubexec.sh", "pod", "x y"]
+
+
+def test_the_agent_is_started_with_the_same_python_and_path(tmp_path, monkeypatch):
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    text = ssh.python_command(
+        "horovod.runner.agent", {"PYTHONPATH": "/a b:/c", "_HOROVOD_SECRET_KEY": "s3cret"}
+    )
+    assert (
+        text
+        == f"cd '{folder}' > /dev/null 2>&1 ; PYTHONPATH='/a b:/c' {sys.executable} -m horovod.runner.agent"
+    )
+    assert "s3cret" not in text
+
+
+MEANINGS = [
+    (255, "root@b: Permission denied (publickey).", "no key of yours is accepted there"),
+    (255, "ssh: connect to host b port 22: Connection refused", "no sshd listens there"),
+    (255, "ssh: connect to host b port 22: Connection timed out", "a firewall drop"),
+    (255, "ssh: connect to host b port 22: No route to host", "the host is down"),
+    (255, "ssh: Could not resolve hostname b", "the name is unknown"),
+    (255, "Host key verification failed.", "ssh-keygen -R"),
+    (1, "/usr/bin/python: No module named horovod", "install the same version on every host"),
+    (127, "bash: /opt/python: not found", "use the same environment path on every host"),
+    (127, "", "must exist on every host"),
+    (5, "", "ssh ended with status 5"),
+]
+
+
+@pytest.mark.parametrize("code, text, hint", MEANINGS)
+def test_failures_are_explained(code, text, hint):
+    said = ssh.explain(code, text)
+    assert hint in said and said.startswith(text)
+
+
+def test_a_connection_that_broke_later_is_told_apart():
+    assert "the host went down or its network was cut" in ssh.explain(255, "", reached=True)
+
+
+def test_what_is_sent_to_an_agent():
+    """Common variables once, own ones per worker, nothing that describes this machine."""
+    env = {"COMMON": "1", "PWD": "/here", "SSH_CLIENT": "x", "_HOROVOD_SECRET_KEY": "s"}
+    specs = [WorkerSpec(r, ["python", "a b"], dict(env, HOROVOD_RANK=str(r)), "/cwd") for r in (4, 5)]
+    sent = json.loads(json.dumps(remote._setup(specs)))
+    assert sent == {
+        "cwd": "/cwd",
+        "env": {"COMMON": "1", "_HOROVOD_SECRET_KEY": "s"},
+        "workers": [
+            {"rank": rank, "command": ["python", "a b"], "env": {"HOROVOD_RANK": str(rank)}}
+            for rank in (4, 5)
+        ],
+    }
+
+
+@pytest.mark.parametrize("version, state", [("0.0.1", "unreachable"), (remote.__version__, "ready")])
+def test_another_version_on_a_host_is_named(version, state, monkeypatch):
+    heard = []
+    settings = JobSettings(["x"], 1, [HostInfo("b", 1)], dict(os.environ))
+    host = remote.RemoteHost("b", settings, lambda *a: None, lambda *a: None, lambda *a: heard.append(a))
+    monkeypatch.setattr(host, "_ping", lambda: None)
+    host._ready({"version": version, "host": "node7", "pid": "1"})
+    assert heard[0][0] == state
+    assert ("install the same on all" in heard[0][1]) is (state == "unreachable")
