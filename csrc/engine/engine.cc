@@ -317,7 +317,8 @@ void Engine::sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin) {
     ::poll(fds, n, std::max(1, static_cast<int>(timeout_s * 1000)));
   else if (segment_->aborted() && over_)
     usleep(1000);
-  me.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  // The last to wake empties the doorbell: another thread of this rank that sleeps on it must still see it ring.
+  if (me.sleepers.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
   uint64_t count;
   [[maybe_unused]] ssize_t got = read(fds[0].fd, &count, sizeof count);
 }
@@ -354,6 +355,7 @@ Status Engine::wait(int64_t handle, double timeout_s) {
       if (others || parked_ == kUntilCalled) wake_background();
     } else {
       --user_drivers_;
+      ring_own_bell();  // whoever drives may have looked at the queue before this submission was in it
       std::unique_lock<std::mutex> lock(table_mutex_);
       if (submission->done.load(std::memory_order_acquire)) break;
       ++waiters_;
