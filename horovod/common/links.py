@@ -207,7 +207,8 @@ class Acceptor:
         try:
             sock, address = self._listener.accept()
         except OSError:
-            return  # gone again, or no descriptors left: the rest must go on
+            time.sleep(0.01)  # gone again, or no descriptors left: the rest must go on, without spinning
+            return
         sock.setblocking(False)
         peer = (
             f"{address[0]}:{address[1]}"
