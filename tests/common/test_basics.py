@@ -187,3 +187,15 @@ def test_exit_without_shutdown_is_clean():
         return float(hvd.allreduce(1.0, op=hvd.Sum))
 
     assert run_world(body, 2) == [2.0, 2.0]
+
+
+def test_the_version_is_the_same_everywhere():
+    import re
+
+    from world import ROOT
+
+    import horovod
+
+    with open(f"{ROOT}/pyproject.toml") as file:
+        (declared,) = re.findall(r'^version = "(.*)"$', file.read(), re.M)
+    assert horovod.__version__ == declared
