@@ -53,7 +53,7 @@ build: $(VENV)/.ready
 test: test-cpp test-python
 
 test-cpp: $(VENV)/.ready
-	@scripts/test-cpp.sh build-tests
+	@scripts/test-cpp.sh build
 
 # All suites, or SUITES="torch jax"; one test: make build, then python -m pytest tests/...
 test-python: build $(ENVIRONMENTS)
