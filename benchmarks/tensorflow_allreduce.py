@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow: what the in-graph kernel adds to the engine, what fusion saves, what a second rank is worth.
+
+    python -m benchmarks.tensorflow_allreduce [--quick]
+
+Contenders take turns in the same processes (round after round), so that a machine that slows down slows all
+of them: read the ratios.
+
+    node       allreduce of one tensor in a tf.function          / the same through horovod.numpy
+    step       160 gradients, one node each, fused by the engine / one blocking call after the other
+    fit        images/s of a small Keras CNN on 2 ranks          / on 1 rank
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any, Callable, Dict, List
+
+QUIET = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def in_turns(contenders: Dict[str, Callable[[], Any]], rounds: int, repetitions: int) -> Dict[str, float]:
+    """Median seconds of each contender, measured in turns on all ranks together."""
+    import horovod.numpy as hvd
+
+    times: Dict[str, List[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, call in contenders.items():
+            for _ in range(repetitions):
+                hvd.barrier()
+                start = time.perf_counter()
+                call()
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def collectives(mebibytes: float, rounds: int, repetitions: int) -> Dict[str, Any]:
+    """On each rank: one large tensor, and a step of many small ones."""
+    import numpy as np
+    import tensorflow as tf
+
+    import horovod.numpy as hvd_numpy
+    import horovod.tensorflow as hvd
+    from horovod.common.basics import basics
+
+    hvd.init()
+    elements = int(mebibytes * 2**20 / 4)
+    array = np.ones(elements, np.float32)
+    tensor = tf.constant(array)
+
+    @tf.function
+    def node(t: Any) -> Any:
+        return hvd.allreduce(t, op=hvd.Sum)
+
+    gradients = [tf.ones([256]) for _ in range(160)]
+
+    @tf.function
+    def fused(some: Any) -> Any:
+        return [hvd.allreduce(t, op=hvd.Sum) for t in some]
+
+    def one_by_one() -> None:
+        for number, t in enumerate(gradients):
+            hvd.allreduce(t, op=hvd.Sum, name=f"single{number}")
+
+    single = {
+        "tensorflow": lambda: node(tensor),
+        "numpy": lambda: hvd_numpy.allreduce(array, op=hvd_numpy.Sum, name="array"),
+    }
+    step = {"fused": lambda: fused(gradients), "one by one": one_by_one}
+    for call in [*single.values(), *step.values()]:
+        call()
+        call()
+    result: Dict[str, Any] = {
+        "node": in_turns(single, rounds, repetitions),
+        "step": in_turns(step, rounds, repetitions),
+    }
+    before = basics.metrics()
+    fused(gradients)
+    after = basics.metrics()
+    result["tensors in a step"] = after["tensors"] - before["tensors"]
+    result["batches in a step"] = after["batches"] - before["batches"]
+    return result
+
+
+def fit(batch: int, steps: int) -> float:
+    """Images a second of all ranks, in the second of two epochs."""
+    import keras
+    import numpy as np
+
+    import horovod.keras as hvd
+
+    hvd.init()
+    model = keras.Sequential(
+        [
+            keras.layers.Input((28, 28, 1)),
+            keras.layers.Conv2D(16, 3, activation="relu"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Conv2D(32, 3, activation="relu"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "sparse_categorical_crossentropy")
+    x, y = np.zeros((batch * steps, 28, 28, 1), np.float32), np.zeros(batch * steps, np.int64)
+    model.fit(x, y, batch_size=batch, verbose=0)
+    start = time.perf_counter()
+    model.fit(x, y, batch_size=batch, verbose=0)
+    return hvd.size() * batch * steps / (time.perf_counter() - start)
+
+
+def milliseconds(times: Dict[str, float]) -> str:
+    """The contenders and their times."""
+    return ", ".join(f"{name} {seconds * 1e3:.2f} ms" for name, seconds in times.items())
+
+
+def run(quick: bool = False) -> Dict[str, Any]:
+    """Measures, prints a table, and returns the numbers."""
+    import horovod
+
+    env = {**os.environ, **QUIET}
+    size, rounds, repetitions = (4, 2, 3) if quick else (64, 7, 5)
+    ranks = horovod.run(collectives, (size, rounds, repetitions), np=2, env=env)
+    slowest = {
+        kind: {name: max(rank[kind][name] for rank in ranks) for name in ranks[0][kind]}
+        for kind in ("node", "step")
+    }
+    node, step = slowest["node"], slowest["step"]
+    speeds: Dict[int, List[float]] = {1: [], 2: []}
+    for _ in range(1 if quick else 3):
+        for np_ in speeds:
+            speeds[np_].append(min(horovod.run(fit, (64, 10 if quick else 40), np=np_, env=env)))
+    images = {np_: statistics.median(values) for np_, values in speeds.items()}
+    result = {
+        "mebibytes": size,
+        "seconds": slowest,
+        "node / numpy": node["tensorflow"] / node["numpy"],
+        "fused / one by one": step["fused"] / step["one by one"],
+        "tensors in a step": ranks[0]["tensors in a step"],
+        "batches in a step": ranks[0]["batches in a step"],
+        "images/s": images,
+        "2 ranks / 1 rank": images[2] / images[1],
+    }
+    lines = [
+        f"TensorFlow, 2 ranks, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        f"  {size} MiB in a graph   {milliseconds(node)}   ratio {result['node / numpy']:.2f} (at most 1.2 wanted)",
+        f"  160 gradients   {milliseconds(step)}   ratio {result['fused / one by one']:.2f} (below 1 wanted)",
+        f"  160 gradients   {result['tensors in a step']} tensors in {result['batches in a step']} batches",
+        f"  Keras fit   {images[2]:.0f} images/s on 2 ranks, {images[1]:.0f} on 1"
+        f"   ratio {result['2 ranks / 1 rank']:.2f} (above 1 wanted where 2 cores are free)",
+    ]
+    print("\n".join(lines))
+    return result
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    run(parser.parse_args().quick)
