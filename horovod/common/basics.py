@@ -26,7 +26,7 @@ class HorovodBasics:
     def __init__(self, *unused: str) -> None:
         self.dynamic_process_sets = False
         self._lock = threading.RLock()
-        self._place: Any = None  # bootstrap.Place while initialised
+        self._place: Any = None  # place.Place while initialised
         self._uses_mpi = False
         self._forked = False
         self._timeline_enabled = False

@@ -12,7 +12,6 @@ none of this: no sockets, no store.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import socket
@@ -20,84 +19,17 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from horovod.common import _native, config, constants, links, local
-from horovod.common._native import Link, World
+from horovod.common._native import Link
 from horovod.common.auth import AuthenticationError
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.links import Acceptor, Tag
+from horovod.common.place import Place, alone
 from horovod.version import __version__
 
 _generation = 0  # how often this process has joined a world; keeps the store's keys of two starts apart
 
-LOCALHOST = "127.0.0.1"
 SETS_DIFFER = "mismatching process sets"
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
-
-
-class Place:
-    """What a started rank remembers about its world, to open further links later."""
-
-    def __init__(self, rank: int, table: List[Dict[str, Any]], secret: bytes) -> None:
-        self.rank = rank
-        self.size = len(table)
-        self.secret = secret
-        self.address: str = table[rank]["address"]
-        keys = [card["host_key"] for card in table]
-        order = list(dict.fromkeys(keys))  # hosts in order of their first rank
-        self.host_of_rank = [order.index(key) for key in keys]
-        first = [keys.index(key) for key in order]
-        self.host_names = _distinct([str(table[r]["host"]) for r in first])
-        mine = self.host_of_rank[rank]
-        self.local_ranks = [r for r in range(self.size) if self.host_of_rank[r] == mine]
-
-    @property
-    def n_hosts(self) -> int:
-        """Number of hosts in the world."""
-        return len(self.host_names)
-
-    def describe(self, rank: int) -> str:
-        """For errors: "rank 3 on node7"."""
-        return f"rank {rank} on {self.host_names[self.host_of_rank[rank]]}"
-
-    def world(self, memory: Optional[local.SharedMemory] = None) -> World:
-        """The engine's view."""
-        doorbells = None
-        if memory is not None:
-            doorbells = (ctypes.c_int32 * len(memory.doorbells))(*memory.doorbells)
-        return World(
-            ctypes.sizeof(World),
-            self.rank,
-            self.size,
-            self.n_hosts,
-            (ctypes.c_int32 * self.size)(*self.host_of_rank),
-            (ctypes.c_char_p * self.n_hosts)(*[name.encode() for name in self.host_names]),
-            memory.shm_fd if memory is not None else -1,
-            doorbells,
-        )
-
-    def plan(self, members: Sequence[int], process_set: int) -> List[Link]:
-        """The links this rank needs for a process set."""
-        lib, world = _native.lib(), self.world()
-        ranks = (ctypes.c_int32 * max(len(members), 1))(*members)
-        count = lib.hvd_plan_links(world, ranks, len(members), process_set, None, 0)
-        if count < 0:
-            raise HorovodInternalError(_native.last_error())
-        planned = (Link * max(count, 1))()
-        lib.hvd_plan_links(world, ranks, len(members), process_set, planned, count)
-        return list(planned)[:count]
-
-
-def _distinct(names: List[str]) -> List[str]:
-    """Host names as shown in errors; a second machine of the same name gets a number."""
-    shown: List[str] = []
-    for name in names:
-        twins = sum(1 for earlier in names[: len(shown)] if earlier == name)
-        shown.append(f"{name}#{twins + 1}" if twins else name)
-    return shown
-
-
-def alone(host: str) -> Place:
-    """The world of one process."""
-    return Place(0, [{"address": LOCALHOST, "host": host, "host_key": host}], b"")
 
 
 def start(identity: Any, card: Dict[str, Any]) -> Place:

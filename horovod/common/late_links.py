@@ -15,9 +15,10 @@ from typing import Any, List, Optional, Tuple
 
 from horovod.common import _native, config, engine
 from horovod.common import constants as c
-from horovod.common.bootstrap import Place, _tags_to_accept, open_links
+from horovod.common.bootstrap import _tags_to_accept, open_links
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.links import Acceptor, addresses_of, listen
+from horovod.common.place import Place
 
 _CARD = struct.Struct(">62sH")  # address as text, port
 

@@ -10,7 +10,8 @@ import time
 import pytest
 from tests_support import run_world
 
-from horovod.common.bootstrap import Place, _distinct, _misfit
+from horovod.common.bootstrap import _misfit
+from horovod.common.place import Place, distinct
 
 
 def card(rank, host="a", **more):
@@ -31,7 +32,7 @@ def test_hosts_are_numbered_by_their_first_rank():
 
 
 def test_machines_of_one_name_are_told_apart():
-    assert _distinct(["a", "b", "a", "a"]) == ["a", "b", "a#2", "a#3"]
+    assert distinct(["a", "b", "a", "a"]) == ["a", "b", "a#2", "a#3"]
 
 
 @pytest.mark.parametrize(
