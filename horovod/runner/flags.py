@@ -36,6 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_hosts(parser)
     _add_output(parser)
     config.add_arguments(parser, skip=("log_hide_time",))
+    _tidy(parser)
     _add_elastic(parser)
     _add_launchers(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="The command to run as every rank.")
@@ -55,6 +56,19 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     if args.num_proc is not None and args.num_proc < 1:
         parser.error(f"-np must be at least 1, not {args.num_proc}")
     return args
+
+
+def _tidy(parser: argparse.ArgumentParser) -> None:
+    """Shortens what the help shows for the table's flags: "--cache-capacity N", under plain headings."""
+    for group in parser._action_groups:
+        if group.title is not None and group.title.endswith(" arguments"):
+            plain = group.title[: -len(" arguments")]
+            group.title = {"params": "tuning", "positional": "command"}.get(plain, plain)
+    for action in parser._actions:
+        setting = config.BY_DEST.get(action.dest)
+        if setting is not None and setting.type is not bool and not setting.choices:
+            is_file = setting.name in ("timeline", "autotune_log")
+            action.metavar = "FILE" if is_file else "LIST" if setting.type is str else "N"
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
