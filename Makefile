@@ -7,7 +7,7 @@
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
-# make docs       regenerate the generated documents
+# make docs       renew the generated pages and build the documentation in site/
 #
 # Everything is installed into .venv by `make venv`; set VENV to use another one.
 
@@ -83,8 +83,8 @@ wheel:
 demo:
 	@PYTHON="$(PYTHON)" scripts/demo.sh
 
-docs: $(VENV)/.ready
-	$(PY) scripts/generate_settings.py
+docs:
+	@VENV="$(VENV)" PYTHON="$(PYTHON)" scripts/build-docs.sh
 
 clean:
 	rm -rf build build-* dist out horovod/_lib/*.so

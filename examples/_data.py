@@ -44,7 +44,7 @@ def _images(directory: str, which: str) -> np.ndarray:
 
 
 def _read_idx(directory: str, name: str) -> np.ndarray:
-    """An array in MNIST's format: a number that ends in the count of dimensions, the dimensions, the bytes."""
+    """An array in MNIST's format: a number that ends in the count of dimensions, these, the bytes."""
     path = os.path.join(os.path.expanduser(directory), name)
     for candidate, opener in ((path, open), (path + ".gz", gzip.open)):
         if os.path.exists(candidate):

@@ -11,7 +11,8 @@ import horovod.numpy as hvd
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
-print(f"hello from rank {rank} of {size} (number {hvd.local_rank()} of {hvd.local_size()} on its host)", flush=True)
+here = f"number {hvd.local_rank()} of {hvd.local_size()} on its host"
+print(f"hello from rank {rank} of {size} ({here})", flush=True)
 
 mine = np.full(3, float(rank))
 total = hvd.allreduce(mine, op=hvd.Sum)  # element by element over all ranks

@@ -14,7 +14,7 @@ import horovod.numpy as hvd
 hvd.init(process_sets="dynamic")
 
 even, odd = range(0, hvd.size(), 2), range(1, hvd.size(), 2)
-# Every rank adds every set, in the same order. One process alone is all of its job: the set that always exists.
+# Every rank adds every set, in the same order. One process alone has only the set that always exists.
 sets = [hvd.add_process_set(ranks) for ranks in (even, odd)] if hvd.size() > 1 else [hvd.global_process_set]
 mine = next(one for one in sets if one.included())
 

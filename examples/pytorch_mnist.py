@@ -41,7 +41,7 @@ train_set = TensorDataset(torch.from_numpy(data.train_x), torch.from_numpy(data.
 sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank())
 loader = DataLoader(train_set, batch_size=args.batch_size, sampler=sampler, drop_last=True)
 mine = slice(hvd.rank(), None, hvd.size())
-test_x, test_y = torch.from_numpy(data.test_x[mine]).to(device), torch.from_numpy(data.test_y[mine]).to(device)
+test_x, test_y = (torch.from_numpy(part[mine]).to(device) for part in (data.test_x, data.test_y))
 
 model = Net(side=data.train_x.shape[-1]).to(device)
 # Horovod: the batch of all processes together is size() times larger, so is the learning rate.

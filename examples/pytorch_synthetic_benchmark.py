@@ -2,7 +2,7 @@
 """How fast a PyTorch model trains on random images, on several processes.
 
     horovodrun -np 2 python examples/pytorch_synthetic_benchmark.py
-    horovodrun -np 8 python examples/pytorch_synthetic_benchmark.py --model resnet50 --batch-size 64 --image 224
+    horovodrun -np 8 python examples/pytorch_synthetic_benchmark.py --model resnet50 --image 224
 
 Without --model it trains a small built-in residual network; with it, any classification model of torchvision.
 Compare the images per second with those of one process to see how well training scales.
@@ -26,7 +26,7 @@ parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--batches-per-round", type=int, default=10)
 parser.add_argument("--warmup", type=int, default=5, help="batches before the first round")
 parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients in half precision")
-parser.add_argument("--adasum", action="store_true", help="combine gradients with Adasum instead of averaging")
+parser.add_argument("--adasum", action="store_true", help="combine gradients with Adasum")
 args = parser.parse_args()
 
 
@@ -94,7 +94,8 @@ def say(text: str) -> None:
 
 
 parameters = sum(p.numel() for p in model.parameters())
-say(f"{args.model or 'small residual network'}: {parameters / 1e6:.1f} million parameters, {hvd.size()} processes")
+name = args.model or "small residual network"
+say(f"{name}: {parameters / 1e6:.1f} million parameters, {hvd.size()} processes")
 train(args.warmup)
 rates = []
 for number in range(args.rounds):

@@ -4,7 +4,7 @@
     horovodrun -np 2 python examples/uneven_data_join.py
 
 Rank r gets (r + 1) parts of the data, so the ranks have different numbers of batches. Without `join` the job
-would stall at the end of the shortest part. A rank that joined counts as zeros in the gradients of the others.
+would stall at the end of the shortest part. A rank that joined counts as zeros in the others' gradients.
 """
 
 import argparse

@@ -29,9 +29,9 @@ class Drawing:
     def grow(self, x: float, y: float) -> None:
         self.width, self.height = max(self.width, int(x)), max(self.height, int(y))
 
-    def text(self, x: float, y: float, text: str, color: str = "#7d8590", size: int = 13, anchor: str = "middle") -> None:
+    def text(self, x: float, y: float, text: str, color: str = "#7d8590", anchor: str = "middle") -> None:
         self.shapes.append(
-            f'<text x="{x:g}" y="{y:g}" fill="{color}" font-size="{size}" text-anchor="{anchor}">{text}</text>'
+            f'<text x="{x:g}" y="{y:g}" fill="{color}" font-size="13" text-anchor="{anchor}">{text}</text>'
         )
         self.grow(x + 4 * len(text), y + 6)
 
@@ -47,13 +47,15 @@ class Drawing:
 
     def arrow(self, x: float, y: float, length: float, label: str) -> None:
         self.shapes.append(
-            f'<path d="M{x:g} {y:g} h{length:g} m-8 -5 l8 5 l-8 5" fill="none" stroke="#7d8590" stroke-width="2"/>'
+            f'<path d="M{x:g} {y:g} h{length:g} m-8 -5 l8 5 l-8 5" fill="none" stroke="#7d8590" '
+            'stroke-width="2"/>'
         )
         self.text(x + length / 2, y - 10, label)
 
     def box(self, x: float, y: float, width: float, height: float, label: str) -> None:
         self.shapes.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8" fill="none" stroke="#7d8590"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8" fill="none" '
+            'stroke="#7d8590"/>'
         )
         self.text(x + 10, y + 18, label, anchor="start")
         self.grow(x + width, y + height)
@@ -63,11 +65,12 @@ class Drawing:
         width, height = self.width + 10, self.height + 10
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" font-family="system-ui, sans-serif" role="img"><title>{title}</title>\n{body}\n</svg>\n'
+            f'height="{height}" font-family="system-ui, sans-serif" role="img">'
+            f"<title>{title}</title>\n{body}\n</svg>\n"
         )
 
 
-def before_and_after(before: Sequence[Sequence[Cell]], after: Sequence[Sequence[Cell]], label: str) -> Drawing:
+def before_and_after(before: Sequence[List[Cell]], after: Sequence[List[Cell]], label: str) -> Drawing:
     """The tensors of the ranks, one row each, before and after a collective."""
     drawing = Drawing()
     left = 70

@@ -37,7 +37,10 @@ PAGES = {
 
 # Sections by the first pattern that fits; what is not matched comes first, as "Training".
 SECTIONS = {
-    "Collectives": r"(grouped_|sparse_)?(allreduce|allgather|broadcast|alltoall|reducescatter)(_async)?_?$|join$|barrier$|poll$|synchronize$",
+    "Collectives": (
+        r"(grouped_|sparse_)?(allreduce|allgather|broadcast|alltoall|reducescatter)(_async)?_?$"
+        r"|(join|barrier|poll|synchronize)$"
+    ),
     "Objects": r".*_object(_fn)?$",
     "Life and place": r"init$|shutdown$|is_|(local_|cross_)?(rank|size)(_op)?$",
     "Process sets": r".*[pP]rocess_?[sS]et.*",
@@ -97,7 +100,8 @@ def default_of(value: Any) -> str:
 def entry(name: str, thing: Any) -> List[str]:
     """One function or class."""
     text = inspect.getdoc(thing) or ""
-    call = textwrap.fill(f"{name}{signature_of(thing)}", 100, subsequent_indent="    ", break_on_hyphens=False)
+    call = f"{name}{signature_of(thing)}"
+    call = textwrap.fill(call, 100, subsequent_indent="    ", break_on_hyphens=False)
     lines = [f"### {name}", "", "```text", call, "```", ""]
     lines += [formatted(text), ""]
     if inspect.isclass(thing) and not issubclass(thing, BaseException):
@@ -127,7 +131,8 @@ def formatted(doc: str) -> str:
             if item and block != "Returns":
                 out.append(f"* `{item.group(1)}`: {item.group(2)}")
             else:
-                out.append("  " + line.strip() if out and out[-1].startswith("*") and item is None else line.strip())
+                indent = "  " if out and out[-1].startswith("*") and item is None else ""
+                out.append(indent + line.strip())
         else:
             block = block if not line.strip() else ""
             out.append(line)

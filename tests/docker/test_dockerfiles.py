@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Dockerfiles: linted, their files there, and their steps replayed where no container engine is at hand."""
+"""The Dockerfiles: linted, their files there, their steps replayed without a container engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def test_lint(path):
 def test_what_is_copied_exists(path):
     with open(os.path.join(ROOT, ".dockerignore")) as file:
         ignored = [line.strip() for line in file if line.strip()]
-    copied = [rest.split()[:-1] for word, rest in instructions(path) if word == "COPY" and "--from" not in rest]
+    copies = [rest for word, rest in instructions(path) if word == "COPY" and "--from" not in rest]
+    copied = [rest.split()[:-1] for rest in copies]
     assert copied
     for source in (source for sources in copied for source in sources):
         assert os.path.exists(os.path.join(ROOT, source)), source
@@ -71,5 +72,6 @@ def test_replay(tmp_path):
     env = {"PATH": f"{tmp_path}/image/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
     default = next(rest for word, rest in instructions(FILES[0]) if word == "CMD")
     for command in (eval(default), ["horovodrun", "-np", "2", "python", "examples/numpy_hello.py"]):
-        done = run(f"{tmp_path}/image/bin/{command[0]}", *command[1:], cwd=workspace, env=env, capture_output=True)
-        assert b"all results are right" in done.stdout or b"hello from rank 1 of 2" in done.stdout, done.stdout
+        program = f"{tmp_path}/image/bin/{command[0]}"
+        out = run(program, *command[1:], cwd=workspace, env=env, capture_output=True).stdout
+        assert b"all results are right" in out or b"hello from rank 1 of 2" in out, out

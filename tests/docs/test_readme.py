@@ -31,7 +31,8 @@ def python_for(framework):
     python = PYTHONS.get(framework, sys.executable)
     if not os.path.exists(python):
         pytest.skip(f"{python} does not exist: no environment with {framework}")
-    found = subprocess.run([python, "-c", f"import {framework}"], capture_output=True, env=worker_env(), timeout=120)
+    attempt = [python, "-c", f"import {framework}"]
+    found = subprocess.run(attempt, capture_output=True, env=worker_env(), timeout=120)
     if found.returncode:
         pytest.skip(f"{framework} cannot be imported by {python}")
     return python

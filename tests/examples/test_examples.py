@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every example runs on two ranks, and does what it says. The ones of TensorFlow, JAX and MXNet also learn."""
+"""Every example runs on two ranks, and does what it says."""
 
 from __future__ import annotations
 

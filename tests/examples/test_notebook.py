@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebook runs from top to bottom: in a kernel where there is one, else cell by cell in a plain Python."""
+"""The notebook runs from top to bottom: as a plain program, and in a kernel where there is one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def cells():
 def test_cells_in_order(tmp_path):
     """As one program of a __main__ that has no file, like a notebook's."""
     script = "\n\n".join(cells())
+    command = [sys.executable, "-c", script]
     done = subprocess.run(
-        [sys.executable, "-c", script], env=worker_env(), capture_output=True, text=True, timeout=180, cwd=tmp_path
+        command, env=worker_env(), capture_output=True, text=True, timeout=180, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "hello from rank 0 of 2" in done.stdout and "hello from rank 1 of 2" in done.stdout
