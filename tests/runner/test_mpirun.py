@@ -53,6 +53,21 @@ def test_mpi4py_in_the_same_process(mpi, operations):
     check(mpi.run(4, command, HOROVOD_CPU_OPERATIONS=operations), mpi, 4, rounds=2)
 
 
+def test_the_standard_abi():
+    """MPICH 5 brings the library of MPI-5's standard ABI as well: the third family of handles."""
+    mpich = MpiEnvironment("mpich")
+    reason = mpich.prepare()
+    if reason is not None:
+        pytest.skip(reason)
+    library = os.path.join(mpich.folder, "lib", "libmpi_abi.so.1")
+    if not os.path.exists(library):
+        pytest.skip(f"this mpich has no {library}")
+    command = [AS_HOST, mpich.python, REPORT, "--rounds", "2"]
+    check(
+        mpich.run(4, command, HOROVOD_CPU_OPERATIONS="mpi", HOROVOD_MPI_LIBRARY=library), mpich, 4, rounds=2
+    )
+
+
 def test_a_communicator_as_the_world(mpi):
     check(mpi.run(2, [mpi.python, REPORT, "--comm", "world", "--rounds", "2"]), mpi, 2, rounds=2)
 
