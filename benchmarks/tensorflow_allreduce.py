@@ -150,7 +150,8 @@ def run(quick: bool = False) -> Dict[str, Any]:
     }
     lines = [
         f"TensorFlow, 2 ranks, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
-        f"  {size} MiB in a graph   {milliseconds(node)}   ratio {result['node / numpy']:.2f} (at most 1.2 wanted)",
+        f"  {size} MiB in a graph   {milliseconds(node)}"
+        f"   ratio {result['node / numpy']:.2f} (at most 1.2 wanted)",
         f"  160 gradients   {milliseconds(step)}   ratio {result['fused / one by one']:.2f} (below 1 wanted)",
         f"  160 gradients   {result['tensors in a step']} tensors in {result['batches in a step']} batches",
         f"  Keras fit   {images[2]:.0f} images/s on 2 ranks, {images[1]:.0f} on 1"

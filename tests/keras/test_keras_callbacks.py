@@ -69,8 +69,12 @@ def called_back():
     model = model_of(0, rate=0.0)
     own = model.evaluate(x, y, verbose=0)
     mean = float(np.mean(np.asarray(hvd.allgather(np.array([own])))))
-    history = model.fit(x, y, epochs=1, batch_size=8, verbose=0, callbacks=[hvd.callbacks.MetricAverageCallback()])
-    results["metric average"] = bool(np.isclose(history.history["loss"][0], mean)) and not np.isclose(own, mean)
+    history = model.fit(
+        x, y, epochs=1, batch_size=8, verbose=0, callbacks=[hvd.callbacks.MetricAverageCallback()]
+    )
+    results["metric average"] = bool(np.isclose(history.history["loss"][0], mean)) and not np.isclose(
+        own, mean
+    )
 
     # Warm-up from lr / size to lr over two epochs of two batches; the optimizer's rate is the target.
     model, rates = model_of(0, rate=0.4), Rates()

@@ -52,7 +52,9 @@ def saved(directory):
     results["name"] = wrapped.name == "my_adam"
     results["renamed"] = hvd.DistributedOptimizer(keras.optimizers.SGD(), name="other").name == "other"
     plain.learning_rate = 0.5
-    results["shares the rate (3329)"] = abs(float(np.asarray(wrapped.learning_rate)) - 0.5) < 1e-6 if not legacy else True
+    results["shares the rate (3329)"] = (
+        abs(float(np.asarray(wrapped.learning_rate)) - 0.5) < 1e-6 if not legacy else True
+    )
     model = trained(wrapped)
     results["variables, called"] = len(wrapped.variables) == len(wrapped.variables()) > 4
     results["shares the steps"] = int(np.asarray(plain.iterations)) == 2
@@ -102,7 +104,9 @@ def test_saving(kind):
             "print(type(m.optimizer).__name__, m.optimizer.name, int(m.optimizer.iterations))"
         )
         env = {**os.environ, "KERAS_BACKEND": kind, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120
+        )
         assert done.stdout.strip() == "Adam my_adam 2", done.stderr[-1500:]
 
 
@@ -142,7 +146,9 @@ def copied():
 
     import horovod.keras as hvd
 
-    wrapped = hvd.DistributedOptimizer(keras.optimizers.SGD(0.25, momentum=0.5), gradient_predivide_factor=2.0)
+    wrapped = hvd.DistributedOptimizer(
+        keras.optimizers.SGD(0.25, momentum=0.5), gradient_predivide_factor=2.0
+    )
     copies = [copy.deepcopy(wrapped), pickle.loads(pickle.dumps(wrapped))]
     return [
         (type(c).__module__, float(c.learning_rate), c.momentum, c._hvd_settings.gradient_predivide_factor)

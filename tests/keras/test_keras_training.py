@@ -220,7 +220,9 @@ def partial():
 
     model = make_model(keras, 0)
     x, y = data()
-    optimizer = hvd_keras.PartialDistributedOptimizer(keras.optimizers.SGD(0.05), local_layers=model.layers[0])
+    optimizer = hvd_keras.PartialDistributedOptimizer(
+        keras.optimizers.SGD(0.05), local_layers=model.layers[0]
+    )
     model.compile(optimizer, "mse")
     model.fit(shard(x, hvd), shard(y, hvd), batch_size=4, epochs=1, shuffle=False, verbose=0)
     return [np.asarray(w).tolist() for w in model.get_weights()]

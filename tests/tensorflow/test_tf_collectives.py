@@ -39,7 +39,9 @@ def evaluate(mode, function, *arrays):
     if mode == "eager":
         return tf.nest.map_structure(lambda t: t.numpy(), function(*[tf.constant(a) for a in arrays]))
     if mode == "function":
-        return tf.nest.map_structure(lambda t: t.numpy(), tf.function(function)(*[tf.constant(a) for a in arrays]))
+        return tf.nest.map_structure(
+            lambda t: t.numpy(), tf.function(function)(*[tf.constant(a) for a in arrays])
+        )
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         holders = [tf.compat.v1.placeholder(a.dtype, a.shape) for a in arrays]
         return session.run(function(*holders), dict(zip(holders, arrays)))
@@ -49,6 +51,7 @@ def reductions(mode, dtypes):
     import itertools
 
     import reference
+
     import horovod.tensorflow as hvd
 
     wrong = []
@@ -73,7 +76,10 @@ def reference_close(got, expected):
         return False
     half = got.dtype.name in ("float16", "bfloat16")
     return np.allclose(
-        got.astype("float64"), expected.astype("float64"), rtol=2e-2 if half else 1e-5, atol=2e-2 if half else 1e-5
+        got.astype("float64"),
+        expected.astype("float64"),
+        rtol=2e-2 if half else 1e-5,
+        atol=2e-2 if half else 1e-5,
     )
 
 
@@ -114,7 +120,9 @@ def movements(mode, dtypes):
                 )
             rows = [[1, 3], [2, 0]]
             expected, received = reference.alltoall(arrays, rows)[rank]
-            got, splits = evaluate(mode, lambda t: hvd.alltoall(t, splits=rows[rank], name="a2a"), arrays[rank])
+            got, splits = evaluate(
+                mode, lambda t: hvd.alltoall(t, splits=rows[rank], name="a2a"), arrays[rank]
+            )
             check("alltoall", got, expected)
             check("received_splits", splits, np.array(received, np.int32))
             check(

@@ -30,7 +30,11 @@ def mistakes():
     precondition, invalid = tf.errors.FailedPreconditionError, (tf.errors.InvalidArgumentError, ValueError)
     two = tf.ones([2 + me])
     fails("shape", precondition, lambda: hvd.allreduce(two, name="shape"))
-    fails("dtype", precondition, lambda: hvd.allreduce(tf.cast(two[:2], [tf.int32, tf.float32][me]), name="dtype"))
+    fails(
+        "dtype",
+        precondition,
+        lambda: hvd.allreduce(tf.cast(two[:2], [tf.int32, tf.float32][me]), name="dtype"),
+    )
     fails("root", precondition, lambda: hvd.broadcast(two[:2], me, name="root"))
     fails("op", precondition, lambda: hvd.allreduce(two[:2], op=[hvd.Sum, hvd.Max][me], name="op"))
     fails("kind", precondition, lambda: (hvd.allreduce if me else hvd.allgather)(two[:2], name="kind"))
@@ -89,7 +93,9 @@ def unsupported():
         lambda: hvd.DistributedOptimizer(
             tf.compat.v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum, average_aggregated_gradients=True
         ),
-        lambda: hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), backward_passes_per_step=2),
+        lambda: hvd.DistributedOptimizer(
+            tf.compat.v1.train.GradientDescentOptimizer(1.0), backward_passes_per_step=2
+        ),
         lambda: hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=["no layer"]),
         lambda: hvd.broadcast_global_variables(0),
         lambda: hvd.allreduce(1.0, process_set=hvd.ProcessSet([0])),
@@ -141,5 +147,7 @@ print("fine")
 """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     env = {**os.environ, "PYTHONPATH": root, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.stdout.strip() == "fine", done.stderr[-2000:]

@@ -15,7 +15,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 EXAMPLES = {
     "tensorflow1_graph_mnist.py": ("--steps 300", r"test accuracy (0\.[89]|1\.)"),
     "tensorflow2_tape_mnist.py": ("--steps 200", r"saved .*\n.*test accuracy (0\.[89]|1\.)"),
-    "tensorflow2_keras_mnist.py": ("--epochs 4 --steps 60", r"finished gradual learning rate warmup to 0.002"),
+    "tensorflow2_keras_mnist.py": (
+        "--epochs 4 --steps 60",
+        r"finished gradual learning rate warmup to 0.002",
+    ),
     "tensorflow2_keras_wide_resnet.py": (
         "--epochs 2 --images 256 --batch-size 16 --wd 0.0001",
         r"images/s[\s\S]*Total training time[\s\S]*Final evaluation: loss",

@@ -43,7 +43,11 @@ def gradients(mode):
         gradient(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=3.0)),
         w[:4] * mean * size * 1.5,
     )
-    check("grouped", gradient(lambda x: hvd.grouped_allreduce([x, 2 * x], op=hvd.Sum)[1]), 2 * w[:4] * mean * size)
+    check(
+        "grouped",
+        gradient(lambda x: hvd.grouped_allreduce([x, 2 * x], op=hvd.Sum)[1]),
+        2 * w[:4] * mean * size,
+    )
     rows = slice(4 * me, 4 * me + 4)
     check("allgather", gradient(lambda x: hvd.allgather(x)), w[rows] * mean)
     uneven = slice(3 * me, 3 * me + 3 + me)

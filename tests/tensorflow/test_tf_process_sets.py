@@ -16,10 +16,14 @@ def sets():
     mine, other = each[me], each[1 - me]
     x = tf.constant([1.0, 2.0]) * (me + 1)
     results = {
-        "alone": hvd.allreduce(x, op=hvd.Sum, process_set=mine, name="alone").numpy().tolist() == x.numpy().tolist(),
+        "alone": hvd.allreduce(x, op=hvd.Sum, process_set=mine, name="alone").numpy().tolist()
+        == x.numpy().tolist(),
         "gather": hvd.allgather(x, process_set=mine, name="gather").shape == (2,),
         "root is a global rank": hvd.broadcast(x, me, process_set=mine, name="root").shape == (2,),
-        "size op": (int(hvd.size_op(mine.process_set_id)), int(hvd.process_set_included_op(mine.process_set_id)))
+        "size op": (
+            int(hvd.size_op(mine.process_set_id)),
+            int(hvd.process_set_included_op(mine.process_set_id)),
+        )
         == (1, 1),
         "not included": int(hvd.process_set_included_op(other.process_set_id)) == 0,
     }

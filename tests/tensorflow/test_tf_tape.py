@@ -57,7 +57,11 @@ def taped(mode):
     if not np.allclose(tape.gradient(loss, a), averaged[0]):
         wrong.append("single source")
     tape.register_local_source(b)
-    check("local source, scaled", tape.gradient(loss, variables), [averaged[0], own[1] / size, None, averaged[3]])
+    check(
+        "local source, scaled",
+        tape.gradient(loss, variables),
+        [averaged[0], own[1] / size, None, averaged[3]],
+    )
     local, shared = tape.get_local_and_global_gradients(loss, [a, b])
     if [v is b for v, _ in local] != [True] or [v is a for v, _ in shared] != [True]:
         wrong.append("local and global")
@@ -121,7 +125,9 @@ def partial():
     import horovod.tensorflow as hvd
 
     tf.keras.utils.set_random_seed(1)
-    model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(3), tf.keras.layers.Dense(1)])
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Input((2,)), tf.keras.layers.Dense(3), tf.keras.layers.Dense(1)]
+    )
     x = tf.ones([4, 2]) * (hvd.rank() + 1)
 
     def gradients(wrap):

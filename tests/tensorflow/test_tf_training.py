@@ -98,7 +98,9 @@ def by_session(passes, average, sparse=False):
                 train_op = optimizer.minimize(loss_of(weights, a, b), global_step=step)
             else:
                 scale = 1.0 if average else float(passes)
-                train_op = v1.train.AdagradOptimizer(0.1).minimize(scale * loss_of(weights, a, b), global_step=step)
+                train_op = v1.train.AdagradOptimizer(0.1).minimize(
+                    scale * loss_of(weights, a, b), global_step=step
+                )
             with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
                 if distributed:
                     for first, second in zip(x, y):
@@ -106,7 +108,8 @@ def by_session(passes, average, sparse=False):
                 else:
                     for i in range(0, len(x), passes):  # the passes of a step as one big batch
                         session.run(
-                            train_op, {a: np.concatenate(x[i : i + passes]), b: np.concatenate(y[i : i + passes])}
+                            train_op,
+                            {a: np.concatenate(x[i : i + passes]), b: np.concatenate(y[i : i + passes])},
                         )
                 return session.run(weights), int(session.run(step))
 
@@ -149,7 +152,9 @@ def helpers():
     import horovod.tensorflow as hvd
     from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
-    helper = LocalGradientAggregationHelperEager(2, lambda gs, vs: [hvd.allreduce(g, op=hvd.Sum) for g in gs], False, True)
+    helper = LocalGradientAggregationHelperEager(
+        2, lambda gs, vs: [hvd.allreduce(g, op=hvd.Sum) for g in gs], False, True
+    )
     v = tf.Variable([0.0])
     seen = []
     for i in range(4):
