@@ -196,8 +196,8 @@ Error* submit(CallFrame* frame) {
 
   /* From here on the future reports everything: XLA waits for it as soon as it has seen it. */
   Call* pending = call.release();
-  const int64_t handle = hvd_submit(requests.data(), n, HVD_AUTO_RELEASE, sized_by_peers ? place_output : nullptr,
-                                    on_done, pending);
+  const int64_t handle =
+      hvd_submit(requests.data(), n, HVD_AUTO_RELEASE, sized_by_peers ? place_output : nullptr, on_done, pending);
   if (handle < 0) {
     const std::string text = hvd_last_error();
     finish(pending, static_cast<int32_t>(handle), text);

@@ -27,12 +27,24 @@ enum ErrorCode : int { kUnknown = 2, kInvalidArgument = 3, kFailedPrecondition =
 
 /* xla::PrimitiveType numbers; anything else is refused. */
 enum ElementType : int {
-  kPred = 1, kS8 = 2, kS16 = 3, kS32 = 4, kS64 = 5, kU8 = 6, kU16 = 7, kU32 = 8, kU64 = 9,
-  kF16 = 10, kF32 = 11, kF64 = 12, kBF16 = 16, kToken = 17
+  kPred = 1,
+  kS8 = 2,
+  kS16 = 3,
+  kS32 = 4,
+  kS64 = 5,
+  kU8 = 6,
+  kU16 = 7,
+  kU32 = 8,
+  kU64 = 9,
+  kF16 = 10,
+  kF32 = 11,
+  kF64 = 12,
+  kBF16 = 16,
+  kToken = 17
 };
 
-struct Error;   /* opaque */
-struct Future;  /* opaque */
+struct Error;  /* opaque */
+struct Future; /* opaque */
 
 struct Extension {
   size_t struct_size;

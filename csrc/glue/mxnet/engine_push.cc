@@ -107,8 +107,8 @@ void run(void*, void* on_complete, void* context) {
     tensor.request.output = tensor.output.data();
     requests.push_back(tensor.request);
   }
-  const int64_t handle = hvd_submit(requests.data(), static_cast<int32_t>(requests.size()), HVD_AUTO_RELEASE, nullptr,
-                                    on_done, job);
+  const int64_t handle =
+      hvd_submit(requests.data(), static_cast<int32_t>(requests.size()), HVD_AUTO_RELEASE, nullptr, on_done, job);
   if (handle < 0) {
     const std::string text = hvd_last_error();
     complete(job->on_complete, static_cast<int32_t>(handle), text.c_str());
@@ -133,9 +133,8 @@ extern "C" HVD_API int32_t hvd_mxnet_load(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (!library) return -1;
   const bool complete = find(library, "MXEnginePushAsyncND", &api.push) &&
-                        find(library, "MXNDArrayGetData", &api.data) &&
-                        find(library, "MXNDArrayDetach", &api.detach) && find(library, "MXNDArrayFree", &api.free) &&
-                        find(library, "MXGetLastError", &api.last_error);
+                        find(library, "MXNDArrayGetData", &api.data) && find(library, "MXNDArrayDetach", &api.detach) &&
+                        find(library, "MXNDArrayFree", &api.free) && find(library, "MXGetLastError", &api.last_error);
   return complete ? 0 : -1;
 }
 
