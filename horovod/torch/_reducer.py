@@ -39,6 +39,10 @@ from horovod.torch.compression import Compression, for_parameter
 _current_task: Callable[[], int] = torch._C._current_graph_task_id
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 
+# The engine's thread is woken once so many bytes are ready. Waking it for every bias would cost backward more
+# than it gains; what is left when backward ends is driven by the thread that waits for it.
+WAKE_BYTES = 1 << 20
+
 _generation = 0  # counts inits: process set numbers and sizes change with each
 _reducers_of_set: Dict[int, int] = {}
 
@@ -87,6 +91,7 @@ class GradientReducer:
         self._in_flight: Deque[Bucket] = collections.deque()
         self._gathering: Deque[Slot] = collections.deque()  # sparse reductions under way
         self._round = 1
+        self._unannounced = 0  # bytes submitted since the engine was last woken
         self._task = -1  # graph task whose end is already being waited for
         self._generation = -1
         self._fast_generation = -1  # _generation while hooks may take the short way, else -1
@@ -157,7 +162,12 @@ class GradientReducer:
                 if grad is not None and grad.dtype is dtype and grad.is_contiguous():
                     bucket = slot.bucket
                     bucket.pointers[INPUT] = bucket.pointers[OUTPUT] = grad.data_ptr()
-                    handle = reducer._submit(*bucket.arguments)
+                    reducer._unannounced += bucket.nbytes
+                    if reducer._unannounced < WAKE_BYTES:
+                        handle = reducer._submit(*bucket.quiet)
+                    else:
+                        reducer._unannounced = 0
+                        handle = reducer._submit(*bucket.arguments)
                     if handle > 0:
                         bucket.handle = handle
                         slot.grad = grad
@@ -324,7 +334,12 @@ class GradientReducer:
         self._in_flight.append(bucket)
 
     def _submit_now(self, bucket: Bucket) -> int:
-        handle = self._submit(*bucket.arguments)
+        self._unannounced += bucket.nbytes
+        if self._unannounced < WAKE_BYTES:
+            handle = self._submit(*bucket.quiet)
+        else:
+            self._unannounced = 0
+            handle = self._submit(*bucket.arguments)
         if handle < 0:
             text = _native.last_error()
             if bucket.ticket is None:
@@ -363,6 +378,7 @@ class GradientReducer:
 
     def wait(self) -> None:
         """Waits for everything under way and puts the results into the gradients."""
+        self._unannounced = 0
         try:
             while self._in_flight:  # an interrupted wait can be taken up again
                 bucket = self._in_flight[0]

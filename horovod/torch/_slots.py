@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 import torch
 
 from horovod.common._native import Request
-from horovod.common.constants import ALLREDUCE, GROUP
+from horovod.common.constants import ALLREDUCE, GROUP, WILL_WAIT
 from horovod.torch import _staging
 from horovod.torch._tensor import CODES, to_wire
 
@@ -141,7 +141,9 @@ def _packed(sizes: Sequence[int]) -> Tuple[int, ...]:
 class Bucket:
     """Slots submitted together, and the C array of their requests."""
 
-    __slots__ = ("arguments", "array", "count", "handle", "missing", "pointers", "slots", "ticket")
+    __slots__ = (
+        "arguments", "array", "count", "handle", "missing", "nbytes", "pointers", "quiet", "slots", "ticket",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -156,14 +158,11 @@ class Bucket:
         self.count = len(slots)
         self.array = (Request * self.count)()
         # Ready-made arguments of hvd_submit: converting Python integers costs more than the call.
-        self.arguments = (
-            ctypes.c_void_p(ctypes.addressof(self.array)),
-            ctypes.c_int32(self.count),
-            ctypes.c_uint32(GROUP if self.count > 1 else 0),
-            None,
-            None,
-            None,
-        )
+        flags = GROUP if self.count > 1 else 0
+        address, count = ctypes.c_void_p(ctypes.addressof(self.array)), ctypes.c_int32(self.count)
+        self.arguments = (address, count, ctypes.c_uint32(flags), None, None, None)
+        self.quiet = (address, count, ctypes.c_uint32(flags | WILL_WAIT), None, None, None)
+        self.nbytes = sum(slot.param.numel() * slot.param.element_size() for slot in slots)
         self.pointers = memoryview(self.array).cast("B").cast("Q")  # the first request's, at INPUT and OUTPUT
         self.missing = self.count
         self.handle = 0

@@ -49,7 +49,7 @@ def operation() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_operation(size):
-    shared_world(size).run(operation)
+    shared_world(size).run(operation, timeout=300)
 
 
 def on_a_set() -> None:
@@ -63,7 +63,7 @@ def on_a_set() -> None:
 
 
 def test_on_a_process_set():
-    shared_world(3).run(on_a_set)
+    shared_world(3).run(on_a_set, timeout=300)
 
 
 def optimizer() -> None:
@@ -99,4 +99,4 @@ def optimizer() -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_optimizer(size):
-    shared_world(size).run(optimizer)
+    shared_world(size).run(optimizer, timeout=300)

@@ -81,7 +81,7 @@ def gradients() -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_gradients(size):
-    shared_world(size).run(gradients)
+    shared_world(size).run(gradients, timeout=300)
 
 
 def on_a_set() -> None:
@@ -99,4 +99,4 @@ def on_a_set() -> None:
 
 
 def test_gradients_on_a_process_set():
-    shared_world(3).run(on_a_set)
+    shared_world(3).run(on_a_set, timeout=300)

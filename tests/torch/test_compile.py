@@ -40,7 +40,7 @@ def compiled(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled(backend):
-    shared_world(2).run(compiled, backend, timeout=150)
+    shared_world(2).run(compiled, backend, timeout=300)
 
 
 def inductor() -> None:
@@ -61,12 +61,13 @@ def inductor() -> None:
     torch.testing.assert_close(results[1], results[0])
 
 
+@pytest.mark.slow
 def test_inductor():
     import shutil
 
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("inductor needs a C++ compiler; none was found")
-    shared_world(2).run(inductor, timeout=170)
+    shared_world(2).run(inductor, timeout=300)
 
 
 def operators() -> None:
@@ -85,4 +86,4 @@ def operators() -> None:
 
 
 def test_operators():
-    shared_world(2).run(operators)
+    shared_world(2).run(operators, timeout=300)

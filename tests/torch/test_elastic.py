@@ -70,12 +70,12 @@ def sampler() -> List[int]:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_sampler(size):
-    parts = shared_world(size).run(sampler)
+    parts = shared_world(size).run(sampler, timeout=300)
     assert set(sum(parts, [])) == set(range(size, 7))
 
 
 def test_state():
-    shared_world(2).run(state)
+    shared_world(2).run(state, timeout=300)
 
 
 def handlers() -> None:
@@ -112,7 +112,7 @@ def handlers() -> None:
 
 
 def test_own_handlers():
-    shared_world(2).run(handlers)
+    shared_world(2).run(handlers, timeout=300)
 
 
 def starts_again() -> Any:

@@ -102,7 +102,7 @@ def handles() -> None:
 
 @pytest.mark.parametrize("case", [disagreements, wrong_arguments, handles], ids=lambda c: c.__name__)
 def test_errors(case):
-    shared_world(2).run(case)
+    shared_world(2).run(case, timeout=300)
 
 
 def lifecycle() -> None:
@@ -163,4 +163,4 @@ def dies() -> str:
 
 def test_a_dead_rank_is_an_error_in_backward():
     with pytest.raises(Exception, match="rank 1"):
-        run_world(dies, 2, timeout=60)
+        run_world(dies, 2, timeout=300)

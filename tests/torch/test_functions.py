@@ -134,4 +134,4 @@ def objects() -> None:
 @pytest.mark.parametrize("case", [parameters, optimizer_state, training_goes_on, objects])
 @pytest.mark.filterwarnings("ignore")
 def test_functions(case):
-    shared_world(2).run(case)
+    shared_world(2).run(case, timeout=300)

@@ -223,8 +223,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_optimizer(case):
-    shared_world(2).run(case)
+    shared_world(2).run(case, timeout=300)
 
 
 def test_in_a_world_of_one():
-    shared_world(1).run(works_without_others)
+    shared_world(1).run(works_without_others, timeout=300)

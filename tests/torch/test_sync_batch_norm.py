@@ -50,7 +50,7 @@ def same_as_one_process(dtype_name: str) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_same_as_one_process(size, dtype):
-    shared_world(size).run(same_as_one_process, dtype)
+    shared_world(size).run(same_as_one_process, dtype, timeout=300)
 
 
 def unusual() -> None:
@@ -81,4 +81,4 @@ def unusual() -> None:
 
 
 def test_unusual():
-    shared_world(2).run(unusual)
+    shared_world(2).run(unusual, timeout=300)

@@ -111,8 +111,8 @@ def sparse() -> None:
 
 @pytest.mark.parametrize("case", [layouts, in_place_view, mixed_layouts, unusual_dtypes, sparse])
 def test_tensors(case):
-    shared_world(2).run(case)
+    shared_world(2).run(case, timeout=300)
 
 
 def test_layouts_on_three_ranks():
-    shared_world(3).run(layouts)
+    shared_world(3).run(layouts, timeout=300)

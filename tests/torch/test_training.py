@@ -598,9 +598,9 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.filterwarnings("ignore")
 def test_training(case):
-    shared_world(2).run(case, timeout=120)
+    shared_world(2).run(case, timeout=300)
 
 
 @pytest.mark.parametrize("case", [every_optimizer, clipping, closures, process_set], ids=lambda c: c.__name__)
 def test_training_on_three(case):
-    shared_world(3).run(case, timeout=120)
+    shared_world(3).run(case, timeout=300)

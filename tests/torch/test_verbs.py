@@ -178,13 +178,13 @@ def moving_grid(dtypes: List[str]) -> List[str]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtypes", [FLOATS, INTEGERS], ids=["floats", "integers"])
 def test_allreduce(size, dtypes):
-    for failures in shared_world(size).run(allreduce_grid, dtypes, timeout=170):
+    for failures in shared_world(size).run(allreduce_grid, dtypes, timeout=300):
         assert not failures, "\n".join(failures[:5])
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_verbs_that_move_or_scatter(size):
-    for failures in shared_world(size).run(moving_grid, MOVED, timeout=170):
+    for failures in shared_world(size).run(moving_grid, MOVED, timeout=300):
         assert not failures, "\n".join(failures[:5])
 
 
@@ -214,7 +214,7 @@ def scaling() -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_scaling_and_compression(size):
-    shared_world(size).run(scaling)
+    shared_world(size).run(scaling, timeout=300)
 
 
 def average_argument() -> None:
@@ -233,7 +233,7 @@ def average_argument() -> None:
 
 
 def test_average_is_the_old_spelling_of_op():
-    shared_world(2).run(average_argument)
+    shared_world(2).run(average_argument, timeout=300)
 
 
 def join_and_barrier() -> List[int]:
@@ -253,7 +253,7 @@ def join_and_barrier() -> List[int]:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_join_and_barrier(size):
-    lasts = shared_world(size).run(join_and_barrier)
+    lasts = shared_world(size).run(join_and_barrier, timeout=300)
     assert all(last == [size - 1] for last in lasts), lasts
 
 
@@ -269,4 +269,4 @@ def unnamed_on_sets() -> None:
 
 
 def test_unnamed_operations_on_a_set_do_not_disturb_others():
-    shared_world(2).run(unnamed_on_sets)
+    shared_world(2).run(unnamed_on_sets, timeout=300)
