@@ -46,7 +46,11 @@ def test_multi_worker_mirrored_strategy_does_not_train_keras_3():
         env.pop("TF_USE_LEGACY_KERAS", None)
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-c", SCRIPT], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                [sys.executable, "-c", SCRIPT],
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
         )
     try:

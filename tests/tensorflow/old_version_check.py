@@ -93,6 +93,5 @@ if __name__ == "__main__":
         check, np=2, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     )
     version, keras_version, compiled = results[0]
-    print(
-        f"TensorFlow {version}, Keras {keras_version}, compiled calls {'work' if compiled else 'are not there'}: fine"
-    )
+    calls = "work" if compiled else "are not there"
+    print(f"TensorFlow {version}, Keras {keras_version}, compiled calls {calls}: fine")

@@ -60,10 +60,10 @@ def reductions(mode, dtypes):
         arrays = inputs(dtype, shape, hvd.size(), seed=op)
         mine = arrays[hvd.rank()]
         expected = reference.allreduce(arrays, op)[0]
-        got = evaluate(mode, lambda t: hvd.allreduce(t, op=op, name="t"), mine)
+        got = evaluate(mode, lambda t, op=op: hvd.allreduce(t, op=op, name="t"), mine)
         if got.dtype != expected.dtype or not reference_close(got, expected):
             wrong.append((dtype, shape, op, got, expected))
-        grouped = evaluate(mode, lambda a, b: hvd.grouped_allreduce([a, b], op=op, name="g"), mine, mine)
+        grouped = evaluate(mode, lambda a, b, op=op: hvd.grouped_allreduce([a, b], op=op), mine, mine)
         if not all(reference_close(g, expected) for g in grouped):
             wrong.append(("grouped", dtype, shape, op, grouped, expected))
     return wrong
@@ -121,7 +121,7 @@ def movements(mode, dtypes):
             rows = [[1, 3], [2, 0]]
             expected, received = reference.alltoall(arrays, rows)[rank]
             got, splits = evaluate(
-                mode, lambda t: hvd.alltoall(t, splits=rows[rank], name="a2a"), arrays[rank]
+                mode, lambda t, rows=rows: hvd.alltoall(t, splits=rows[rank], name="a2a"), arrays[rank]
             )
             check("alltoall", got, expected)
             check("received_splits", splits, np.array(received, np.int32))
@@ -153,8 +153,8 @@ def scatters(mode):
                 arrays = inputs(dtype, shape, hvd.size(), seed=3)
                 mine = arrays[hvd.rank()]
                 expected = reference.reducescatter(arrays, op)[hvd.rank()]
-                got = evaluate(mode, lambda t: hvd.reducescatter(t, op=op, name="rs"), mine)
-                both = evaluate(mode, lambda t: hvd.grouped_reducescatter([t, t], op=op), mine)
+                got = evaluate(mode, lambda t, op=op: hvd.reducescatter(t, op=op, name="rs"), mine)
+                both = evaluate(mode, lambda t, op=op: hvd.grouped_reducescatter([t, t], op=op), mine)
                 if not all(reference_close(g, expected) for g in [got, *both]):
                     wrong.append((dtype, op, shape, got, expected))
     return wrong
@@ -177,7 +177,7 @@ def scaled():
             expected = reference.allreduce(arrays, hvd.Sum, before, after)[0]
             got = evaluate(
                 "eager",
-                lambda t: hvd.allreduce(
+                lambda t, before=before, after=after: hvd.allreduce(
                     t, op=hvd.Sum, prescale_factor=before, postscale_factor=after, name="scaled"
                 ),
                 arrays[hvd.rank()],

@@ -116,7 +116,7 @@ def test_arguments_are_checked_before_anything_is_sent():
         "ValueError: gradient_predivide_factor not supported with op != Average",
         "ValueError: groups should be a non-negative integer or a list of list of tf.Variable.",
         "ValueError: Adasum does not support average_aggregated_gradients == True",
-        "ValueError: backward_passes_per_step > 1 is not yet supported for _LegacyOptimizer with eager execution.",
+        "ValueError: backward_passes_per_step > 1 is not yet supported for _LegacyOptimizer with eager",
         "ValueError: All local layers must be of tf.keras.layers.Layer type.",
         "RuntimeError: hvd.broadcast_global_variables() does not support eager execution.",
         "TypeError: ProcessSet(process_set_id=None",

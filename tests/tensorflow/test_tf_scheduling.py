@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How nodes run: without blocking TensorFlow's threads, in any order, fused, and also when nobody reads them."""
+"""How nodes run: without blocking TensorFlow's threads, in any order, fused, also when nobody reads them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each style of program on two ranks ends with the weights of one process that sees both halves of each batch."""
+"""Each style of program on two ranks gives the weights of one process that sees both halves of a batch."""
 
 from __future__ import annotations
 
@@ -180,7 +180,8 @@ def test_aggregation_helper():
         [(1.0, 1), (3.0, 0), (3.0, 1), (7.0, 0)],
         10.0,
         [
-            "IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False.",
+            "IndexedSlices are not supported when `backward_passes_per_step` > 1 and "
+            "`sparse_as_dense` is False.",
             "backward_passes_per_step must be > 0",
         ],
     )
