@@ -82,6 +82,7 @@ class Comm {
   void settle();
   void reduce_alone(const Stream& stream, const Reduction& how);
   void reduce_light(const Stream& stream, const Reduction& how);
+  void reduce_pair(const Stream& stream, const Reduction& how);
   void reduce_chunked(const Stream& stream, const Reduction& how);
   void net_reduce(char* data, size_t count, int dtype, int op);
   void net_reduce_ring(char* data, size_t count, int dtype, int op);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allreduce and reducescatter.
 //
+// Two ranks on one host, B bytes: in chunks, each packs into its slot and reduces its own and the other's for itself.
+// Memory traffic a rank: B in, B out, B read from the other's slot; one wait a chunk.
+//
 // One host, n ranks, B bytes: in chunks, each rank packs what others own into its slot, reduces its own 1/n
 // of everybody's slots, and unpacks the other results. Memory traffic a rank: about B in, B out, and B/n read
 // from each slot; two waits a chunk, with the next chunk packed in between so that they seldom wait.
@@ -20,6 +23,8 @@ namespace {
 constexpr size_t kAlign = 64;
 // Shares up to this size go between hosts by gathering; see above.
 constexpr size_t kNetSmallBytes = 16 << 10;
+// Two ranks: both chunks, and the part of the tensor they come from, stay in a core's second cache.
+constexpr size_t kPairChunk = 256 << 10;
 // Writing around the cache only pays for results that do not fit into it.
 constexpr size_t kStreamBytes = 8 << 20;
 
@@ -51,6 +56,7 @@ void unpack(const Stream& stream, size_t begin, size_t end, const char* slot, bo
 void Comm::reduce(const Stream& stream, const Reduction& how) {
   if (members() == 1) reduce_alone(stream, how);
   else if (lane_.light()) reduce_light(stream, how);
+  else if (members() == 2 && layout.hosts() == 1) reduce_pair(stream, how);
   else reduce_chunked(stream, how);
 }
 
@@ -82,6 +88,37 @@ void Comm::reduce_light(const Stream& stream, const Reduction& how) {
     kernels::reduce2(how.dtype, how.op, part.out, nullptr, sources.data(), n, part.bytes / item,
                      {how.postscale, how.divisor}, false);
   });
+}
+
+void Comm::reduce_pair(const Stream& stream, const Reduction& how) {
+  size_t item = kernels::item_size(how.dtype);
+  size_t total = stream.bytes();
+  size_t chunk = std::min(slot(), kPairChunk);
+  auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
+  uint32_t packed = lane_.reserve(chunks);
+  int me = layout.my_local;
+  bool large = total >= kStreamBytes;
+  kernels::Finish finish{how.postscale, how.divisor};
+
+  auto pack_chunk = [&](uint32_t c) {
+    pack(stream, c * chunk, std::min(total, (c + 1) * chunk), in_slot(me, c & 1), how, item);
+    lane_.publish(packed + c);
+  };
+
+  if (chunks) pack_chunk(0);
+  for (uint32_t c = 0; c < chunks; ++c) {
+    lane_.wait(locals_[1 - me], packed + c);
+    stream.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
+      if (!part.out) return;
+      const void* sources[2] = {in_slot(0, c & 1) + at, in_slot(1, c & 1) + at};
+      if (part.in && how.prescale == 1.0) sources[me] = part.in;  // in place: the line that is written next
+      bool around = large && part.out != part.in;
+      kernels::reduce2(how.dtype, how.op, around ? nullptr : part.out, around ? part.out : nullptr, sources, 2,
+                       part.bytes / item, finish);
+    });
+    // The other has read chunk c - 1, of the same parity as c + 1: it packed c after that.
+    if (c + 1 < chunks) pack_chunk(c + 1);
+  }
 }
 
 void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {

@@ -44,7 +44,7 @@ struct Reducer {
   HVD_INLINE void put(size_t i, Acc acc, bool stream_it) const {
     if (epilogue.any) acc = L::finish(acc, epilogue);
     const Raw raw = L::narrow(acc);
-    store(at(args.dst, i * kItem), raw);
+    if (args.dst) store(at(args.dst, i * kItem), raw);
     if (!args.dst2) return;
     if (stream_it) {
       stream(at(args.dst2, i * kItem), raw);
@@ -62,7 +62,7 @@ struct Reducer {
     }
     if (epilogue.any) acc = L::finish(acc, epilogue);
     const Raw raw = L::narrow(acc);
-    store_part(at(args.dst, i * kItem), raw, bytes);
+    if (args.dst) store_part(at(args.dst, i * kItem), raw, bytes);
     if (args.dst2) store_part(at(args.dst2, i * kItem), raw, bytes);
   }
 

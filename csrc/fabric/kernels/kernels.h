@@ -33,8 +33,8 @@ size_t item_size(int dtype);
 // rounded once, to nearest even; bool is "or" for sum and max, "and" for product and min.
 void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t count);
 
-// The same; the result is finished, and also written to dst2 unless that is null. dst2 is meant to be a
-// large user buffer: with stream, it is written around the cache.
+// The same; the result is finished, and written to dst, to dst2, or to both (either may be null). dst2 is meant
+// to be a large user buffer: with stream, it is written around the cache.
 void reduce2(int dtype, int op, void* dst, void* dst2, const void* const* srcs, int n, size_t count,
              const Finish& finish = {}, bool stream = true);
 

@@ -16,8 +16,8 @@ constexpr int kDtypes = 13;     // hvd_dtype
 enum OpIndex { kSum, kMin, kMax, kProduct, kOps };
 
 struct ReduceArgs {
-  void* dst;
-  void* dst2;  // null: none
+  void* dst;   // either may be null
+  void* dst2;
   const void* const* srcs;
   int n;
   size_t count;
