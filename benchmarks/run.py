@@ -36,7 +36,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     add("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
     add("--quick", action="store_true", help="few sizes and repetitions, to see that it works")
     add("--out", type=Path, default=ROOT / "out" / "benchmarks", help="where JSON and PNG go")
-    realtime = "real-time priority for all contenders alike, for machines that are not idle (needs root)"
+    realtime = "real-time priority where ranks have a core each, for machines that are not idle (needs root)"
     add("--realtime", action="store_true", help=realtime)
     add("--docs", action="store_true", help="also write the pictures to docs/images")
     options = parser.parse_args(arguments)
