@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "fabric/segment.h"
 #include "horovod/core.h"
 #include "util/log.h"
+#include "util/shared_slot.h"
 
 namespace {
 
@@ -25,7 +27,7 @@ constexpr char kForkedText[] =
     "in the parent, or start the child with the spawn method and let it call hvd.init() itself.";
 
 std::mutex life_mutex;             // start and stop, one at a time
-std::atomic<std::shared_ptr<Engine>> engine;
+hvd::SharedSlot<Engine> engine;
 hvd::Settings settings;
 std::atomic<bool> forked{false};
 std::atomic<hvd_where_fn> where_callback{nullptr};
@@ -57,10 +59,10 @@ Result guarded(F body) {
 // The child keeps no descriptor, or the peers would not see the parent's death. The engine object is left alone: its
 // threads and locks exist only in the parent.
 void after_fork_in_child() {
-  auto* inherited = new std::shared_ptr<Engine>(engine.load());
+  auto* inherited = new std::shared_ptr<Engine>(engine.unlocked());
   if (!*inherited) return;
   for (int fd : (*inherited)->descriptors()) close(fd);
-  new (&engine) std::atomic<std::shared_ptr<Engine>>();
+  new (&engine) hvd::SharedSlot<Engine>();
   new (&life_mutex) std::mutex();
   forked = true;
 }
