@@ -20,40 +20,37 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import weakref
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from horovod.common import _native, engine, names
 from horovod.common.basics import basics
 from horovod.common.constants import OK, TIMEOUT, Average
 from horovod.common.process_sets import ProcessSet, process_set_id
 from horovod.torch import _sparse, _staging
-from horovod.torch._slots import DIRTY, INPUT, OUTPUT, Bucket, Slot
+from horovod.torch._hooks import WAKE_BYTES, current_task, install
+from horovod.torch._slots import DIRTY, Bucket, Slot
 from horovod.torch._tensor import CODES
 from horovod.torch._verbs import place_in
 from horovod.torch.compression import Compression, for_parameter
 
-_current_task: Callable[[], int] = torch._C._current_graph_task_id
-_current_node: Callable[[], Any] = torch._C._current_autograd_node
+# Absent from the first torch releases with these hooks; without it every backward counts as an outermost one.
+_current_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
 
-# The engine's thread is woken once so many bytes are ready. Waking it for every bias would cost backward more
-# than it gains; what is left when backward ends is driven by the thread that waits for it.
-WAKE_BYTES = 1 << 20
-
-_generation = 0  # counts inits: process set numbers and sizes change with each
-_reducers_of_set: Dict[int, int] = {}
+_reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
+_numbers: Dict[Tuple[int, ...], int] = {}  # how many optimizers there are, by the ranks of their process set
 
 
 def _on_init() -> None:
-    global _generation
-    _generation += 1
+    for reducer in _reducers:
+        reducer.unbind()
 
 
 basics.at_init(_on_init)
-basics.at_shutdown(_reducers_of_set.clear)
+basics.at_shutdown(_numbers.clear)
 
 
 class Rule(NamedTuple):
@@ -67,18 +64,6 @@ class Rule(NamedTuple):
     process_set: ProcessSet
 
 
-class _Owner(NamedTuple):
-    """Who hooks a parameter; weak, so that neither keeps the other alive."""
-
-    handle: Any
-    reducer: weakref.ref[GradientReducer]
-    slot: weakref.ref[Slot]
-
-
-# A parameter has one hook: the latest optimizer wrapped around it takes over from earlier ones.
-_owners: Any = WeakTensorKeyDictionary()
-
-
 class GradientReducer:
     """The slots of one optimizer's parameters, and what is under way for them."""
 
@@ -88,16 +73,17 @@ class GradientReducer:
         self._paused = False
         self.slots: List[Slot] = []
         self._buckets: List[Bucket] = []
-        self._in_flight: Deque[Bucket] = collections.deque()
+        self.in_flight: Deque[Bucket] = collections.deque()
         self._gathering: Deque[Slot] = collections.deque()  # sparse reductions under way
         self._round = 1
-        self._unannounced = 0  # bytes submitted since the engine was last woken
-        self._task = -1  # graph task whose end is already being waited for
-        self._generation = -1
-        self._fast_generation = -1  # _generation while hooks may take the short way, else -1
+        self.unannounced = 0  # bytes submitted since the engine was last woken
+        self.task = -1  # graph task whose end is already being waited for
+        self._bound = False
+        self.fast = False  # hooks may take the short way
         self._active = False
         self._prefix: Optional[str] = None
-        self._submit = _untyped_submit()
+        self.submit = _untyped_submit()
+        _reducers.add(self)
 
     @property
     def passes_per_step(self) -> int:
@@ -120,8 +106,8 @@ class GradientReducer:
         self._choose_way()
 
     def _choose_way(self) -> None:
-        usual = self._active and not self._paused and self._passes_per_step == 1
-        self._fast_generation = self._generation if usual else -1
+        usual = not self._paused and self._passes_per_step == 1
+        self.fast = self._bound and self._active and usual
 
     # ---------------------------------------------------------------------------- parameters --
 
@@ -134,66 +120,19 @@ class GradientReducer:
                             self.rule.postscale, 0)  # fmt: skip
             self._buckets.append(bucket)
             self.slots.extend(slots)
-        self._unbind()
+        self.unbind()
 
-    def _unbind(self) -> None:
+    def unbind(self) -> None:
         """Lets `bind` fill in what depends on the running engine."""
-        self._generation = self._fast_generation = -1
+        self._bound = self.fast = False
 
     def _make_slot(self, name: str, param: torch.Tensor) -> Slot:
         plain = self.rule.compression is Compression.none
         slot = Slot(name, param, None if plain else for_parameter(self.rule.compression, name, param))
-        previous = _owners.get(param)
-        if previous is not None:
-            previous.handle.remove()
-            reducer, old = previous.reducer(), previous.slot()
-            if reducer is not None and old is not None:
-                reducer._drop(old)
-        me, its = weakref.ref(self), weakref.ref(slot)
-        dtype = param.dtype
-
-        def hook(param: torch.Tensor) -> None:
-            reducer, slot = me(), its()
-            if reducer is None or slot is None:
-                return
-            # The usual case, written out flat: this runs once a parameter and step, inside backward.
-            if slot.fast and reducer._fast_generation == _generation and slot.grad is None:
-                grad = param.grad
-                if grad is not None and grad.dtype is dtype and grad.is_contiguous():
-                    bucket = slot.bucket
-                    bucket.pointers[INPUT] = bucket.pointers[OUTPUT] = grad.data_ptr()
-                    reducer._unannounced += bucket.nbytes
-                    if reducer._unannounced < WAKE_BYTES:
-                        handle = reducer._submit(*bucket.quiet)
-                    else:
-                        reducer._unannounced = 0
-                        handle = reducer._submit(*bucket.arguments)
-                    if handle > 0:
-                        bucket.handle = handle
-                        slot.grad = grad
-                        reducer._in_flight.append(bucket)
-                        if reducer._task != _current_task():
-                            reducer._await_end_of_backward()
-                        return
-            reducer._ready(slot, param)
-
-        # torch.compile must not look inside: it could not follow the call into the engine.
-        hook._torchdynamo_disable = True  # type: ignore[attr-defined]
-        handles = [_register_hook(param, hook)]
-        if self.rule.op != Average:
-
-            def set_aside(grad: torch.Tensor) -> None:
-                slot = its()
-                if slot is not None and slot.reduced and slot.param.grad is not None:
-                    slot.base, slot.param.grad = slot.param.grad, None
-                    slot.reduced = False
-
-            set_aside._torchdynamo_disable = True  # type: ignore[attr-defined]
-            handles.append(_register_pre_hook(param, set_aside))
-        _owners[param] = _Owner(_Handles(handles), me, its)
+        install(self, slot)
         return slot
 
-    def _drop(self, slot: Slot) -> None:
+    def drop(self, slot: Slot) -> None:
         """Another optimizer has taken the parameter over."""
         self.wait()
         self.slots.remove(slot)
@@ -203,7 +142,7 @@ class GradientReducer:
             self._buckets.append(
                 Bucket(rest, self._wire_names(rest), self.rule.op, self.rule.prescale, self.rule.postscale, 0)
             )
-        self._unbind()
+        self.unbind()
 
     def wire_name(self, name: str) -> str:
         """A name of this optimizer's own, for operations beside the gradients."""
@@ -217,17 +156,16 @@ class GradientReducer:
 
     def number(self) -> int:
         """This optimizer's number among those of its process set, from 0, in order of first use."""
-        set_id = process_set_id(self.rule.process_set)
-        number = _reducers_of_set.get(set_id, 0)
-        _reducers_of_set[set_id] = number + 1
-        return number
+        members = tuple(self.rule.process_set.ranks or ())
+        _numbers[members] = _numbers.get(members, -1) + 1
+        return _numbers[members]
 
     def bind(self) -> None:
         """Adapts to the running engine: whether to reduce at all, and under which numbers and names."""
-        self._generation = _generation
-        self._fast_generation = -1
+        self._bound = True
+        self.fast = False
         process_set = self.rule.process_set
-        self._in_flight.clear()
+        self.in_flight.clear()
         self._gathering.clear()
         self._active = False
         if not basics.is_initialized() or not process_set.included():
@@ -257,15 +195,15 @@ class GradientReducer:
     @property
     def active(self) -> bool:
         """Whether there is anybody to reduce with."""
-        if self._generation != _generation:
+        if not self._bound:
             self.bind()
         return self._active
 
     # ------------------------------------------------------------------------------ backward --
 
-    def _ready(self, slot: Slot, param: torch.Tensor) -> None:
+    def ready(self, slot: Slot, param: torch.Tensor) -> None:
         """The hook: a gradient has been accumulated."""
-        if self._generation != _generation:
+        if not self._bound:
             self.bind()
         if not self._active:
             return
@@ -284,15 +222,16 @@ class GradientReducer:
                 "optimizer.synchronize() before the next one."
             )
         self._launch(slot, grad)
-        if self._task != _current_task():
-            self._await_end_of_backward()
+        if self.task != current_task():
+            self.await_end_of_backward()
 
-    def _await_end_of_backward(self) -> None:
-        self._task = _current_task()
+    def await_end_of_backward(self) -> None:
+        """Called by the first hook of a backward."""
+        self.task = current_task()
         torch.autograd.Variable._execution_engine.queue_callback(self._backward_done)
 
     def _backward_done(self) -> None:
-        self._task = -1
+        self.task = -1
         if _current_node() is None:  # not nested in another backward
             self._fill()
         self.wait()
@@ -331,15 +270,15 @@ class GradientReducer:
             bucket.ticket = _staging.submit_after(events, lambda: self._submit_now(bucket))
         else:
             bucket.handle = self._submit_now(bucket)
-        self._in_flight.append(bucket)
+        self.in_flight.append(bucket)
 
     def _submit_now(self, bucket: Bucket) -> int:
-        self._unannounced += bucket.nbytes
-        if self._unannounced < WAKE_BYTES:
-            handle = self._submit(*bucket.quiet)
+        self.unannounced += bucket.nbytes
+        if self.unannounced < WAKE_BYTES:
+            handle = self.submit(*bucket.quiet)
         else:
-            self._unannounced = 0
-            handle = self._submit(*bucket.arguments)
+            self.unannounced = 0
+            handle = self.submit(*bucket.arguments)
         if handle < 0:
             text = _native.last_error()
             if bucket.ticket is None:
@@ -378,10 +317,10 @@ class GradientReducer:
 
     def wait(self) -> None:
         """Waits for everything under way and puts the results into the gradients."""
-        self._unannounced = 0
+        self.unannounced = 0
         try:
-            while self._in_flight:  # an interrupted wait can be taken up again
-                bucket = self._in_flight[0]
+            while self.in_flight:  # an interrupted wait can be taken up again
+                bucket = self.in_flight[0]
                 self._await(bucket)
                 slot = bucket.slots[0]
                 if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
@@ -393,7 +332,7 @@ class GradientReducer:
                     for slot in bucket.slots:
                         self._complete(slot)
                     bucket.reset()
-                self._in_flight.popleft()
+                self.in_flight.popleft()
             while self._gathering:
                 slot = self._gathering[0]
                 assert slot.finish is not None
@@ -435,13 +374,13 @@ class GradientReducer:
 
     def abandon(self) -> None:
         """Forgets what is under way, after a failure. Memory the engine may still write to is kept for it."""
-        for bucket in self._in_flight:
+        for bucket in self.in_flight:
             if bucket.handle:
                 engine.hold(bucket.handle, [(slot.grad, slot.wire) for slot in bucket.slots])
                 engine.release(bucket.handle)
         for bucket in self._buckets:
             bucket.reset()
-        self._in_flight.clear()
+        self.in_flight.clear()
         self._gathering.clear()
 
     def step(
@@ -474,6 +413,7 @@ class GradientReducer:
         self._round += 1
 
 
+@functools.cache
 def _untyped_submit() -> Callable[..., int]:
     """hvd_submit without declared argument types, for arguments that are C objects already."""
     function: Any = ctypes.CDLL(_native.library_path()).hvd_submit
@@ -481,26 +421,7 @@ def _untyped_submit() -> Callable[..., int]:
     return function  # type: ignore[no-any-return]
 
 
-def _register_hook(param: Any, hook: Callable[[torch.Tensor], None]) -> Any:
-    return param.register_post_accumulate_grad_hook(hook)
-
-
-def _register_pre_hook(param: Any, hook: Callable[[torch.Tensor], None]) -> Any:
-    return param.register_hook(hook)
-
-
 def _empty_sparse(param: torch.Tensor) -> torch.Tensor:
     indices = torch.empty((1, 0), dtype=torch.int64, device=param.device)
     values = param.new_empty((0, *param.shape[1:]))
     return torch.sparse_coo_tensor(indices, values, param.shape, check_invariants=False)
-
-
-class _Handles:
-    """Several hook handles as one."""
-
-    def __init__(self, handles: Sequence[Any]) -> None:
-        self._handles = handles
-
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()

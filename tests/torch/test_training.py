@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests_support import shared_world
-from torch_training import STEPS, assert_same, batches, loss_of, mine, net, plain_step, sgd, shards, trained
+from torch_training import STEPS, assert_same, batches, loss_of, net, plain_step, sgd, shards, trained
 
 
 def distributed(hvd: Any, model: torch.nn.Module, make: Any = sgd, **kwargs: Any) -> Any:
@@ -39,33 +39,6 @@ OPTIMIZERS = {
 def every_optimizer() -> None:
     for make in OPTIMIZERS.values():
         assert_same(run_plain(make), trained(make))
-
-
-def every_argument() -> None:
-    import horovod.torch as hvd
-
-    reference = trained(sgd)
-    assert_same(run_plain(gradient_predivide_factor=2.0), reference)
-    assert_same(run_plain(groups=2), reference)
-    assert_same(run_plain(groups=10), reference)
-    half = run_plain(op=hvd.Sum)
-    model = net()  # the sum of the ranks' mean losses is size times the mean loss of all
-    optimizer = sgd(model.parameters())
-    for x, y in batches():
-        optimizer.zero_grad()
-        (loss_of(model, x, y) * hvd.size()).backward()
-        optimizer.step()
-    assert_same(half, model)
-    assert_same(run_plain(compression=hvd.Compression.fp16), reference, tolerance=2e-2)
-    assert_same(run_plain(compression=hvd.Compression.bf16), reference, tolerance=1e-1)
-    with pytest.warns(DeprecationWarning, match="num_groups"):
-        run_plain(num_groups=1)
-    model = net()
-    groups = [[model[0].weight, model[2].weight]]
-    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), groups=groups)
-    for x, y in shards(hvd.rank(), hvd.size()):
-        plain_step(model, optimizer, x, y)
-    assert_same(model, reference)
 
 
 def clipping() -> None:
@@ -280,102 +253,6 @@ def set_to_none() -> None:
         assert_same(model, reference)
 
 
-class Branches(torch.nn.Module):
-    """Uses a different branch according to what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.trunk = torch.nn.Linear(6, 4)
-        self.heads = torch.nn.ModuleList([torch.nn.Linear(4, 3) for _ in range(3)])
-        self.double()
-
-    def forward(self, x: torch.Tensor, head: int) -> torch.Tensor:
-        return self.heads[head](torch.tanh(self.trunk(x)))
-
-
-def unused_parameters() -> None:
-    """Each rank uses another head: each gradient is the average with the others' zeros. With clipping."""
-    import horovod.torch as hvd
-
-    n, r = hvd.size(), hvd.rank()
-    model, reference = Branches(), Branches()
-    make = lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9)  # noqa: E731
-    optimizer, plain = distributed(hvd, model, make), make(reference.parameters())
-    for x, y in batches():
-        optimizer.zero_grad()
-        ((model(mine(x, r, n), r) - mine(y, r, n)) ** 2).mean().backward()
-        assert model.heads[2].weight.grad.eq(0).all()  # used by nobody
-        loss_everywhere = hvd.allreduce(torch.tensor(1.0), name="metric")  # a collective in between
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        plain.zero_grad()
-        sum(((reference(mine(x, k, n), k) - mine(y, k, n)) ** 2).mean() for k in range(n)).div(n).backward()
-        torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
-        plain.step()
-        assert loss_everywhere == 1
-    assert_same(model, reference)
-
-
-def no_backward_on_one_rank() -> None:
-    """A rank without data calls only step."""
-    import horovod.torch as hvd
-
-    model, reference = net(), net()
-    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
-    for step, (x, y) in enumerate(batches()):
-        optimizer.zero_grad()
-        plain.zero_grad()
-        if hvd.rank() == 0 or step % 2:
-            loss_of(model, x, y).backward()
-        optimizer.step()
-        (loss_of(reference, x, y) * (1 if step % 2 else 1 / hvd.size())).backward()
-        plain.step()
-    assert_same(model, reference)
-
-
-def frozen_and_unfrozen() -> None:
-    import horovod.torch as hvd
-
-    model, reference = net(), net()
-    optimizer = plain = None
-    for m in (model, reference):
-        m[0].weight.requires_grad_(False)
-    make = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
-    optimizer, plain = distributed(hvd, model, make), make(reference.parameters())
-    for step, ((x, y), (whole_x, whole_y)) in enumerate(zip(shards(hvd.rank(), hvd.size()), batches())):
-        for m, o, a, b in ((model, optimizer, x, y), (reference, plain, whole_x, whole_y)):
-            if step == 1:
-                m[0].weight.requires_grad_(True)
-            if step == 2:
-                m[2].weight.requires_grad_(False)
-                m[2].weight.grad = None
-            o.zero_grad()
-            loss_of(m, a, b).backward()
-            o.step()
-        assert_same(model, reference)
-
-
-def parameters_added_later() -> None:
-    import horovod.torch as hvd
-
-    model, reference = net(), net()
-    make = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
-    optimizer = distributed(hvd, model[0], make)
-    plain = make(reference[0].parameters())
-    for step, ((x, y), (whole_x, whole_y)) in enumerate(zip(shards(hvd.rank(), hvd.size()), batches())):
-        if step == 1:
-            optimizer.add_param_group({"params": [model[2].weight]})
-            plain.add_param_group({"params": [reference[2].weight]})
-        if step == 2:  # through the wrapped optimizer
-            optimizer.optimizer.add_param_group({"params": [model[2].bias], "lr": 0.2})
-            plain.add_param_group({"params": [reference[2].bias], "lr": 0.2})
-        plain_step(model, optimizer, x, y)
-        plain_step(reference, plain, whole_x, whole_y)
-        model.zero_grad(), reference.zero_grad()
-    assert_same(model, reference)
-
-
 def gan() -> None:
     """Two models, two optimizers without names, one backward through both."""
     import horovod.torch as hvd
@@ -437,50 +314,6 @@ def create_graph() -> None:
     assert_same(model, reference)
 
 
-def channels_last() -> None:
-    import horovod.torch as hvd
-
-    def make():
-        torch.manual_seed(0)
-        layers = [torch.nn.Conv2d(3, 5, 3), torch.nn.ReLU(), torch.nn.Conv2d(5, 2, 2)]
-        return torch.nn.Sequential(*layers).double().to(memory_format=torch.channels_last)
-
-    generator = torch.Generator().manual_seed(5)
-    whole = [torch.randn(4, 3, 6, 6, generator=generator, dtype=torch.float64) for _ in range(3)]
-    for compression in (hvd.Compression.none, hvd.Compression.bf16):
-        model, reference = make(), make()
-        optimizer = distributed(hvd, model, compression=compression)
-        plain = sgd(reference.parameters())
-        for x in whole:
-            for m, o, a in ((model, optimizer, mine(x, hvd.rank(), hvd.size())), (reference, plain, x)):
-                o.zero_grad()
-                (m(a.contiguous(memory_format=torch.channels_last)) ** 2).mean().backward()
-                o.step()
-        assert model[0].weight.grad.is_contiguous(memory_format=torch.channels_last)
-        assert_same(model, reference, 1e-9 if compression is hvd.Compression.none else 1e-1)
-
-
-def sparse_gradients() -> None:
-    import horovod.torch as hvd
-
-    def make():
-        torch.manual_seed(0)
-        return torch.nn.Embedding(10, 4, sparse=True).double()
-
-    words = [torch.tensor([[1, 2], [1, 5]]), torch.tensor([[7, 7], [7, 2]])]
-    for dense in (False, True):
-        model, reference = make(), make()
-        optimizer = distributed(hvd, model, lambda p: torch.optim.SGD(p, lr=0.1), sparse_as_dense=dense)
-        plain = torch.optim.SGD(reference.parameters(), lr=0.1)
-        for batch in words:
-            optimizer.zero_grad(), plain.zero_grad()
-            (model(mine(batch, hvd.rank(), hvd.size())) ** 2).mean().backward()
-            assert model.weight.grad.is_sparse
-            (reference(batch) ** 2).mean().backward()
-            optimizer.step(), plain.step()
-        assert_same(model, reference)
-
-
 def compiled() -> None:
     """A compiled module; its hooks fire outside of the compiled region."""
     import horovod.torch as hvd
@@ -492,24 +325,6 @@ def compiled() -> None:
         plain_step(fast, optimizer, x, y)
         plain_step(reference, plain, whole_x, whole_y)
     assert_same(model, reference)
-
-
-def process_set() -> None:
-    """Two independent trainings side by side, and a rank that takes part in none."""
-    import horovod.torch as hvd
-
-    pair = hvd.add_process_set([0, 2])
-    model, reference = net(), net()
-    optimizer, plain = distributed(hvd, model, process_set=pair), sgd(reference.parameters())
-    if pair.included():
-        data, whole = shards(pair.rank(), 2), batches()
-    else:  # acts locally
-        data = whole = batches(seed=9)
-    for (x, y), (whole_x, whole_y) in zip(data, whole):
-        plain_step(model, optimizer, x, y)
-        plain_step(reference, plain, whole_x, whole_y)
-    assert_same(model, reference)
-    hvd.remove_process_set(pair)
 
 
 def interrupted_backward() -> None:
@@ -552,46 +367,31 @@ def wrapped_twice() -> None:
     assert first.param_groups is second.param_groups
 
 
-class ErrorFeedback:
-    """A compressor of one's own, with state for each parameter: what rounding lost is added the next time."""
-
-    def __init__(self) -> None:
-        self.lost: Any = 0
-
-    def for_parameter(self, name: str, parameter: torch.Tensor) -> ErrorFeedback:
-        return ErrorFeedback()
-
-    def compress(self, tensor: torch.Tensor) -> Any:
-        wanted = tensor + self.lost
-        wire = wanted.to(torch.bfloat16)
-        self.lost = wanted - wire.to(wanted.dtype)
-        return wire, tensor.dtype
-
-    def decompress(self, tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor.to(ctx)
-
-
-def own_compressor() -> None:
+def uneven_data() -> None:
+    """A rank that is out of data joins; until all have joined it counts as zeros."""
     import horovod.torch as hvd
 
-    make = lambda p: torch.optim.SGD(p, lr=0.1)  # noqa: E731
     model, reference = net(), net()
-    optimizer = distributed(hvd, model, make, compression=ErrorFeedback())
-    plain = make(reference.parameters())
-    for _ in range(10):
-        for (x, y), (whole_x, whole_y) in zip(shards(hvd.rank(), hvd.size()), batches()):
-            plain_step(model, optimizer, x, y)
-            plain_step(reference, plain, whole_x, whole_y)
-    assert_same(model, reference, tolerance=3e-3)
-    ours = hvd.allgather(torch.cat([p.detach().flatten() for p in model.parameters()])[None])
-    assert torch.equal(ours[0], ours[1])
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    data = shards(hvd.rank(), hvd.size())[: 2 + hvd.rank()]
+    for x, y in data:
+        plain_step(model, optimizer, x, y)
+    last = hvd.join()
+    assert last == hvd.size() - 1
+    hvd.broadcast_parameters(model.state_dict(), root_rank=last)  # the joined ranks missed the last steps
+    everyone = [shards(rank, hvd.size())[: 2 + rank] for rank in range(hvd.size())]
+    for step in range(1 + hvd.size()):
+        plain.zero_grad()
+        losses = [loss_of(reference, *part[step]) for part in everyone if step < len(part)]
+        (sum(losses) / hvd.size()).backward()
+        plain.step()
+    assert_same(model, reference)
 
 
 CASES = [
-    every_optimizer, every_argument, clipping, old_clipping, warns_after_synchronize, grad_scaler, closures,
-    accumulation, no_sync, several_backwards, retained_graph, set_to_none, unused_parameters,
-    no_backward_on_one_rank, frozen_and_unfrozen, parameters_added_later, gan, checkpointed, create_graph,
-    channels_last, sparse_gradients, compiled, interrupted_backward, wrapped_twice, own_compressor,
+    every_optimizer, clipping, old_clipping, warns_after_synchronize, grad_scaler, closures, accumulation,
+    no_sync, several_backwards, retained_graph, set_to_none, gan, checkpointed, create_graph, compiled,
+    interrupted_backward, wrapped_twice, uneven_data,
 ]  # fmt: skip
 
 
@@ -601,6 +401,6 @@ def test_training(case):
     shared_world(2).run(case, timeout=300)
 
 
-@pytest.mark.parametrize("case", [every_optimizer, clipping, closures, process_set], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("case", [every_optimizer, clipping, closures, uneven_data], ids=lambda c: c.__name__)
 def test_training_on_three(case):
     shared_world(3).run(case, timeout=300)
