@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole engines against each other: threads that submit and wait at the same time, callbacks, errors, shutdown.
+#include <atomic>
+
+#include "tests/check.h"
+#include "tests/engine/job.h"
+
+using namespace hvd;
+using namespace hvd::testing;
+
+namespace {
+
+std::vector<std::vector<int>> jobs() { return {{1}, {2}, {3}, {1, 1}, {2, 1}}; }
+
+struct Tensor {
+  std::string name;
+  std::vector<float> data;
+  int64_t shape[1];
+
+  Tensor(std::string n, size_t count, float value) : name(std::move(n)), data(count, value), shape{int64_t(count)} {}
+
+  hvd_request request() {
+    hvd_request r{};
+    r.struct_size = sizeof r;
+    r.kind = HVD_ALLREDUCE;
+    r.name = name.c_str();
+    r.input = r.output = data.data();
+    r.shape = shape;
+    r.ndim = 1;
+    r.dtype = HVD_FLOAT32;
+    r.reduce_op = HVD_SUM;
+    r.prescale = r.postscale = 1.0;
+    r.device = -1;
+    return r;
+  }
+  bool all(float value) const {
+    return std::all_of(data.begin(), data.end(), [&](float v) { return v == value; });
+  }
+};
+
+int status_of(Engine& engine, int64_t handle) {
+  const Status status = engine.wait(handle, 30.0);
+  engine.release(handle);
+  return status.code;
+}
+
+}  // namespace
+
+TEST(blocking_calls_in_a_row) {
+  for (const auto& locals : jobs()) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      for (int i = 0; i < 50; ++i) {
+        Tensor t("t" + std::to_string(i % 5), size_t(1) << (i % 17), float(rank + 1));
+        const hvd_request r = t.request();
+        const int64_t handle = job.engine(rank).submit(&r, 1, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
+        faults += status_of(job.engine(rank), handle) != HVD_OK;
+        faults += !t.all(float(job.size() * (job.size() + 1)) / 2);
+      }
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// Threads of one rank submit at the same time, in different orders on every rank; some wait, one polls.
+TEST(many_threads_submit_at_once) {
+  for (const auto& locals : jobs()) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      std::vector<std::thread> threads;
+      for (int thread = 0; thread < 3; ++thread) {
+        threads.emplace_back([&, thread] {
+          Engine& engine = job.engine(rank);
+          for (int round = 0; round < 5; ++round) {
+            std::vector<Tensor> tensors;
+            for (int i = 0; i < 8; ++i) {
+              tensors.emplace_back("t" + std::to_string(thread) + "." + std::to_string(i), size_t(100 * i + 1), 1.f);
+            }
+            std::vector<int64_t> handles(tensors.size());
+            for (size_t k = 0; k < tensors.size(); ++k) {
+              const size_t i = (k + size_t(rank) * 3) % tensors.size();
+              const hvd_request r = tensors[i].request();
+              handles[i] = engine.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+            }
+            for (size_t i = 0; i < tensors.size(); ++i) {
+              while (thread == 2 && engine.poll(handles[i]) == 0) std::this_thread::yield();
+              faults += status_of(engine, handles[i]) != HVD_OK;
+              faults += !tensors[i].all(float(job.size()));
+            }
+          }
+        });
+      }
+      for (std::thread& t : threads) t.join();
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+TEST(callbacks_come_once_with_the_result) {
+  struct Seen {
+    std::atomic<int> calls{0}, failures{0};
+  };
+  for (const auto& locals : jobs()) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Seen seen;
+      std::vector<Tensor> tensors;
+      for (int i = 0; i < 20; ++i) tensors.emplace_back("c" + std::to_string(i), 10, 2.f);
+      const auto done = [](void* context, int64_t, int32_t status, const char*) {
+        static_cast<Seen*>(context)->failures += status != HVD_OK;
+        ++static_cast<Seen*>(context)->calls;
+      };
+      for (Tensor& t : tensors) {
+        const hvd_request r = t.request();
+        job.engine(rank).submit(&r, 1, HVD_AUTO_RELEASE, nullptr, done, &seen);
+      }
+      while (seen.calls < 20) std::this_thread::yield();
+      faults += seen.failures;
+      for (const Tensor& t : tensors) faults += !t.all(2.f * float(job.size()));
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+TEST(a_mismatch_fails_everywhere_and_the_job_goes_on) {
+  for (const auto& locals : jobs()) {
+    if (locals == std::vector<int>{1}) continue;
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      for (int round = 0; round < 3; ++round) {
+        Tensor wrong("wrong", rank == 1 ? 5 : 6, 1.f), right("right", 6, 1.f);
+        const hvd_request a = wrong.request(), b = right.request();
+        const int64_t first = job.engine(rank).submit(&a, 1, 0, nullptr, nullptr, nullptr);
+        const int64_t second = job.engine(rank).submit(&b, 1, 0, nullptr, nullptr, nullptr);
+        faults += status_of(job.engine(rank), first) != HVD_PRECONDITION;
+        faults += status_of(job.engine(rank), second) != HVD_OK || !right.all(float(job.size()));
+      }
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// One rank stops while others wait for it: their handles fail, and nothing hangs.
+TEST(shutdown_fails_what_is_outstanding) {
+  for (const auto& locals : jobs()) {
+    if (locals == std::vector<int>{1}) continue;
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      if (rank == job.size() - 1) return job.engine(rank).stop();
+      Tensor t("never", 10, 1.f);
+      const hvd_request r = t.request();
+      try {
+        const int64_t handle = job.engine(rank).submit(&r, 1, 0, nullptr, nullptr, nullptr);
+        faults += status_of(job.engine(rank), handle) != HVD_UNKNOWN;
+      } catch (const Refused&) {  // the shutdown was faster
+      }
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+TEST(abort_reaches_every_rank) {
+  for (const auto& locals : jobs()) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Tensor t("waits" + std::to_string(rank), 10, 1.f);  // nobody else sends it
+      const hvd_request r = t.request();
+      const auto told = [](const std::string& text) { return text.find("the test says so") != std::string::npos; };
+      try {
+        const int64_t handle = job.engine(rank).submit(&r, 1, 0, nullptr, nullptr, nullptr);
+        if (rank == 0) job.engine(0).abort("the test says so");
+        const Status status = job.engine(rank).wait(handle, 30.0);
+        faults += status.code != HVD_UNKNOWN || !told(status.text);
+      } catch (const Refused& refused) {  // the news was faster
+        faults += !told(refused.what());
+      }
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}

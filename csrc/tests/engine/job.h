@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several engines in one process, linked as the bootstrap would link them: a job whose threads all stand under
+// the sanitizers' eyes. Every rank maps the shared memory for itself, as a process of its own would.
+#ifndef HOROVOD_TESTS_ENGINE_JOB_H_
+#define HOROVOD_TESTS_ENGINE_JOB_H_
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fabric/segment.h"
+
+namespace hvd::testing {
+
+class Job {
+ public:
+  // locals[h]: ranks on host h.
+  explicit Job(const std::vector<int>& locals, Settings settings = {}) : locals_(locals) {
+    for (size_t h = 0; h < locals.size(); ++h) {
+      names_.push_back("node" + std::to_string(h));
+      for (int i = 0; i < locals[h]; ++i) host_of_.push_back(int(h));
+      shm_.push_back(locals[h] > 1 ? Segment::create(locals[h], size_t(settings.shm_slot_bytes)) : -1);
+      bells_.emplace_back();
+      for (int i = 0; i < locals[h]; ++i) bells_.back().push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    }
+    connect();
+    engines_.resize(host_of_.size());
+    each([&](int rank) { start(rank, settings); });
+    for (int fd : shm_) {
+      if (fd >= 0) close(fd);
+    }
+    for (auto& list : bells_) {
+      for (int fd : list) close(fd);
+    }
+  }
+
+  ~Job() {
+    each([&](int rank) { engines_[size_t(rank)].reset(); });
+  }
+
+  int size() const { return int(host_of_.size()); }
+  Engine& engine(int rank) { return *engines_[size_t(rank)]; }
+
+  // Runs body(rank) on a thread for every rank.
+  void each(const std::function<void(int)>& body) {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < size(); ++r) threads.emplace_back([&, r] { body(r); });
+    for (std::thread& t : threads) t.join();
+  }
+
+ private:
+  hvd_world world(int rank, std::vector<const char*>* names) const {
+    for (const std::string& n : names_) names->push_back(n.c_str());
+    hvd_world w{};
+    w.struct_size = sizeof w;
+    w.rank = rank;
+    w.size = size();
+    w.n_hosts = int(names_.size());
+    w.host_of_rank = host_of_.data();
+    w.host_names = names->data();
+    w.shm_fd = -1;
+    return w;
+  }
+
+  std::vector<hvd_link> plan(int rank) const {
+    std::vector<const char*> names;
+    std::vector<int> everyone;
+    for (int r = 0; r < size(); ++r) everyone.push_back(r);
+    return plan_links(Topology(world(rank, &names)), everyone, 0);
+  }
+
+  using End = std::tuple<int, int, int, int>;  // rank, peer, kind, hop
+
+  void connect() {
+    for (int r = 0; r < size(); ++r) {
+      for (const hvd_link& link : plan(r)) {
+        if (sockets_.count({r, link.peer, link.kind, link.hop})) continue;
+        const int there = link.kind == HVD_LINK_DATA_OUT  ? int(HVD_LINK_DATA_IN)
+                          : link.kind == HVD_LINK_DATA_IN ? int(HVD_LINK_DATA_OUT)
+                                                          : link.kind;
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) std::abort();
+        sockets_[{r, link.peer, link.kind, link.hop}] = pair[0];
+        sockets_[{link.peer, r, there, link.hop}] = pair[1];
+      }
+    }
+  }
+
+  void start(int rank, const Settings& settings) {
+    std::vector<const char*> names;
+    hvd_world w = world(rank, &names);
+    const size_t host = size_t(host_of_[size_t(rank)]);
+    std::vector<int> bells;
+    if (locals_[host] > 1) {
+      w.shm_fd = dup(shm_[host]);
+      for (int fd : bells_[host]) bells.push_back(dup(fd));
+      w.doorbell_fds = bells.data();
+    }
+    std::vector<hvd_link> links = plan(rank);
+    for (hvd_link& link : links) link.fd = sockets_.at({rank, link.peer, link.kind, link.hop});
+    engines_[size_t(rank)] = std::make_unique<Engine>(w, links, settings);
+  }
+
+  std::vector<int> locals_, host_of_, shm_;
+  std::vector<std::vector<int>> bells_;
+  std::vector<std::string> names_;
+  std::map<End, int> sockets_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+}  // namespace hvd::testing
+
+#endif  // HOROVOD_TESTS_ENGINE_JOB_H_
