@@ -2,7 +2,7 @@
 #
 # make build      compile the engine into horovod/_lib/
 # make test       the C++ and Python tests
-# make lint       ruff, mypy, and the generated files being current
+# make lint       clang-format, clang-tidy, ruff, mypy, and the generated files being current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
 # make wheel      a manylinux2014 wheel in dist/
@@ -62,12 +62,14 @@ test-python: build $(ENVIRONMENTS)
 test-mxnet: build .venv-mxnet/.ready
 	$(PY) scripts/run_tests.py mxnet
 
-lint: $(VENV)/.ready
+lint: build
+	scripts/lint-cpp.sh
 	$(VENV)/bin/ruff check horovod tests scripts benchmarks examples
 	$(VENV)/bin/mypy
 	$(PY) scripts/generate_settings.py --check
 
 format: $(VENV)/.ready
+	scripts/lint-cpp.sh --fix
 	$(VENV)/bin/ruff check --fix horovod tests scripts
 
 sanitize: $(VENV)/.ready
@@ -76,6 +78,9 @@ sanitize: $(VENV)/.ready
 # ------------------------------------------------------------------------------- everything --
 bench: build
 	$(PY) -m benchmarks.run
+	$(PY) benchmarks/jax_allreduce.py
+	$(PY) benchmarks/torch_ddp.py --out out
+	$(PY) benchmarks/tensorflow_allreduce.py
 
 wheel:
 	scripts/build-wheel.sh

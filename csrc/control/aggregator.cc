@@ -27,7 +27,8 @@ void Aggregator::add_set(int id, const std::vector<int>& ranks) {
 
 void Aggregator::remove_set(int id) {
   sets_.erase(id);
-  for (auto it = pending_.begin(); it != pending_.end();) it = it->first.first == id ? pending_.erase(it) : std::next(it);
+  for (auto it = pending_.begin(); it != pending_.end();)
+    it = it->first.first == id ? pending_.erase(it) : std::next(it);
   for (auto it = cache_.begin(); it != cache_.end();)
     it = it->second->description.process_set == id ? cache_.erase(it) : std::next(it);
 }

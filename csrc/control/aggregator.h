@@ -21,8 +21,8 @@ namespace hvd {
 
 // A tensor that is ready everywhere below this node.
 struct Complete {
-  uint32_t cached_id = 0;          // non-zero: all sources sent this id, variants is empty
-  std::vector<Variant> variants;   // else what they sent
+  uint32_t cached_id = 0;         // non-zero: all sources sent this id, variants is empty
+  std::vector<Variant> variants;  // else what they sent
 };
 
 struct CacheEntry {

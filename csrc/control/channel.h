@@ -51,8 +51,7 @@ class Bells {
 class MailboxChannel : public Channel {
  public:
   // peer: the local rank whose bell is rung after writing, and after making room for it.
-  MailboxChannel(Mailbox& out, Mailbox& in, Bells& bells, int peer)
-      : out_(out), in_(in), bells_(bells), peer_(peer) {}
+  MailboxChannel(Mailbox& out, Mailbox& in, Bells& bells, int peer) : out_(out), in_(in), bells_(bells), peer_(peer) {}
   bool receive() override;
 
  protected:

@@ -8,9 +8,7 @@
 namespace hvd {
 namespace {
 
-bool exact_shape(int kind) {
-  return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST || kind == HVD_REDUCESCATTER;
-}
+bool exact_shape(int kind) { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST || kind == HVD_REDUCESCATTER; }
 
 bool scaled(int kind) { return kind == HVD_ALLREDUCE || kind == HVD_REDUCESCATTER; }
 
@@ -27,18 +25,18 @@ std::string difference(const Description& a, const Description& b) {
     out << "Mismatched data types: One rank had type " << dtype_name(a.dtype) << ", but another rank had type "
         << dtype_name(b.dtype) << ".";
   } else if (std::string(a.kind_text()) != b.kind_text()) {
-    out << "Mismatched operations: One rank did an " << a.kind_text() << ", but another rank did an "
-        << b.kind_text() << ".";
+    out << "Mismatched operations: One rank did an " << a.kind_text() << ", but another rank did an " << b.kind_text()
+        << ".";
   } else if (a.kind == kAddProcessSet && a.shape != b.shape) {
     out << "Attempted to register process set with mismatching "
         << (a.shape.size() != b.shape.size() ? "size" : "values") << " on different ranks: one rank asked for "
         << shape_text(a.shape) << ", another for " << shape_text(b.shape) << ".";
   } else if (exact_shape(a.kind) && a.shape != b.shape) {
-    out << "Mismatched " << a.kind_text() << " tensor shapes: One rank sent a tensor of shape "
-        << shape_text(a.shape) << ", but another rank sent a tensor of shape " << shape_text(b.shape) << ".";
+    out << "Mismatched " << a.kind_text() << " tensor shapes: One rank sent a tensor of shape " << shape_text(a.shape)
+        << ", but another rank sent a tensor of shape " << shape_text(b.shape) << ".";
   } else if (scaled(a.kind) && (a.prescale != b.prescale || a.postscale != b.postscale)) {
-    out << "Mismatched prescale and/or postscale factors: One rank sent factors (" << a.prescale << ", "
-        << a.postscale << "), but another rank sent factors (" << b.prescale << ", " << b.postscale << ").";
+    out << "Mismatched prescale and/or postscale factors: One rank sent factors (" << a.prescale << ", " << a.postscale
+        << "), but another rank sent factors (" << b.prescale << ", " << b.postscale << ").";
   } else if (scaled(a.kind) && a.reduce_op != b.reduce_op) {
     out << "Mismatched reduction operation: One rank sent reduction op " << a.reduce_op
         << ", but another rank sent reduction op " << b.reduce_op << ".";
@@ -56,8 +54,8 @@ std::string difference(const Description& a, const Description& b) {
         << ", but another rank specified root rank " << b.root << ".";
   } else if ((a.device < 0) != (b.device < 0)) {
     out << "Mismatched " << a.kind_text() << " CPU/GPU device selection: One rank specified device "
-        << (a.device < 0 ? "CPU" : "GPU") << ", but another rank specified device "
-        << (b.device < 0 ? "CPU" : "GPU") << ".";
+        << (a.device < 0 ? "CPU" : "GPU") << ", but another rank specified device " << (b.device < 0 ? "CPU" : "GPU")
+        << ".";
   } else if (a.group != b.group || a.group_size != b.group_size) {
     auto group = [](const Description& d) {
       return d.group ? "in a group of " + std::to_string(d.group_size) : std::string("outside of any group");

@@ -111,10 +111,11 @@ uint32_t Coordinator::remember(const Variant& variant, Plan* plan) {
   if (static_cast<int64_t>(recent_.size()) >= settings_.cache_capacity) {
     if (!warned_eviction_) {
       warned_eviction_ = true;
-      HVD_LOG(Info, "A response has been evicted from cache which may indicate reduced performance. Better "
-                    "performance may be obtained by disabling caching (HOROVOD_CACHE_CAPACITY=0) or increasing "
-                    "the cache capacity (HOROVOD_CACHE_CAPACITY>"
-                        << settings_.cache_capacity << ").");
+      HVD_LOG(Info,
+              "A response has been evicted from cache which may indicate reduced performance. Better "
+              "performance may be obtained by disabling caching (HOROVOD_CACHE_CAPACITY=0) or increasing "
+              "the cache capacity (HOROVOD_CACHE_CAPACITY>"
+                  << settings_.cache_capacity << ").");
     }
     forget(recent_.front());
   }

@@ -77,8 +77,8 @@ struct PartialReport {
 };
 
 struct PlannedTensor {
-  uint32_t id = 0;     // cached id, 0 = not cached
-  bool full = false;   // description and shares follow
+  uint32_t id = 0;    // cached id, 0 = not cached
+  bool full = false;  // description and shares follow
   Variant value;
 };
 
@@ -87,9 +87,9 @@ struct Batch {
   uint64_t seq = 0;
   int32_t process_set = 0;
   int32_t kind = 0;
-  int32_t joined_last = -1;    // JOIN
-  int32_t new_process_set = 0; // ADD
-  std::string error;           // non-empty: fail these tensors with it
+  int32_t joined_last = -1;     // JOIN
+  int32_t new_process_set = 0;  // ADD
+  std::string error;            // non-empty: fail these tensors with it
   int32_t error_code = 0;
   std::vector<PlannedTensor> tensors;
 };

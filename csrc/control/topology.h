@@ -45,13 +45,13 @@ std::vector<int> tree_subtree(int host, int hosts);
 
 // The members of a process set as the data plane sees them.
 struct SetLayout {
-  std::vector<int> members;                      // global ranks, ascending
-  std::vector<int> set_hosts;                    // hosts with members, ascending
-  std::vector<std::vector<int>> host_members;    // per set_hosts entry: member *indices*
-  int columns = 1;                               // ranks per host that talk to other hosts: min local members
-  int my_index = -1;                             // in members, -1 if not a member
-  int my_host = -1;                              // index in set_hosts
-  int my_local = -1;                             // index in host_members[my_host]
+  std::vector<int> members;                    // global ranks, ascending
+  std::vector<int> set_hosts;                  // hosts with members, ascending
+  std::vector<std::vector<int>> host_members;  // per set_hosts entry: member *indices*
+  int columns = 1;                             // ranks per host that talk to other hosts: min local members
+  int my_index = -1;                           // in members, -1 if not a member
+  int my_host = -1;                            // index in set_hosts
+  int my_local = -1;                           // index in host_members[my_host]
 
   SetLayout(const Topology& topology, std::vector<int> ranks);
   bool included() const { return my_index >= 0; }

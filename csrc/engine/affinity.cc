@@ -33,8 +33,8 @@ void pin_this_thread(const std::string& list, int local_rank, int local_size) {
     cores.push_back(core);
   }
   if (static_cast<int>(cores.size()) < local_size) {
-    HVD_LOG(Error, "Expected " << local_size << " core ids but got " << cores.size()
-                               << ". HOROVOD_THREAD_AFFINITY=" << list);
+    HVD_LOG(Error,
+            "Expected " << local_size << " core ids but got " << cores.size() << ". HOROVOD_THREAD_AFFINITY=" << list);
     return;
   }
   cpu_set_t set;

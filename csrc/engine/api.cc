@@ -26,7 +26,7 @@ constexpr char kForkedText[] =
     "This process was forked from one that had called hvd.init(); the engine stays with the parent. Call Horovod only "
     "in the parent, or start the child with the spawn method and let it call hvd.init() itself.";
 
-std::mutex life_mutex;             // start and stop, one at a time
+std::mutex life_mutex;  // start and stop, one at a time
 hvd::SharedSlot<Engine> engine;
 hvd::Settings settings;
 std::atomic<bool> forked{false};
@@ -81,7 +81,8 @@ int32_t hvd_api_version(void) { return HVD_API_VERSION; }
 
 int32_t hvd_configure(const char* name, const char* value) {
   std::lock_guard<std::mutex> lock(life_mutex);
-  if (!settings.set(name, value)) return fail(HVD_INVALID, std::string("unknown setting or value: ") + name + "=" + value);
+  if (!settings.set(name, value))
+    return fail(HVD_INVALID, std::string("unknown setting or value: ") + name + "=" + value);
   return HVD_OK;
 }
 
@@ -96,9 +97,8 @@ int32_t hvd_plan_links(const hvd_world* world, const int32_t* members, int32_t n
 }
 
 int32_t hvd_shm_create(int32_t local_size) {
-  return guarded<int32_t>([&] {
-    return hvd::Segment::create(local_size, static_cast<size_t>(settings.shm_slot_bytes));
-  });
+  return guarded<int32_t>(
+      [&] { return hvd::Segment::create(local_size, static_cast<size_t>(settings.shm_slot_bytes)); });
 }
 
 int32_t hvd_doorbell_create(void) {
@@ -112,7 +112,8 @@ int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
   return guarded<int32_t>([&] {
-    if (world->struct_size != sizeof(hvd_world)) throw Refused(HVD_INVALID, "hvd_world of another version of the header");
+    if (world->struct_size != sizeof(hvd_world))
+      throw Refused(HVD_INVALID, "hvd_world of another version of the header");
     auto e = std::make_shared<Engine>(*world, std::vector<hvd_link>(links, links + n_links), settings);
     e->set_where(where_callback);
     engine.store(e);
@@ -139,13 +140,27 @@ int32_t hvd_abort(const char* reason) {
   });
 }
 
-int32_t hvd_rank(void) { return query([](Engine& e) { return e.topology.rank; }); }
-int32_t hvd_size(void) { return query([](Engine& e) { return e.topology.size; }); }
-int32_t hvd_local_rank(void) { return query([](Engine& e) { return e.topology.local_rank(); }); }
-int32_t hvd_local_size(void) { return query([](Engine& e) { return e.topology.local_size(); }); }
-int32_t hvd_cross_rank(void) { return query([](Engine& e) { return e.topology.cross_rank(); }); }
-int32_t hvd_cross_size(void) { return query([](Engine& e) { return e.topology.cross_size(); }); }
-int32_t hvd_is_homogeneous(void) { return query([](Engine& e) { return static_cast<int>(e.topology.homogeneous()); }); }
+int32_t hvd_rank(void) {
+  return query([](Engine& e) { return e.topology.rank; });
+}
+int32_t hvd_size(void) {
+  return query([](Engine& e) { return e.topology.size; });
+}
+int32_t hvd_local_rank(void) {
+  return query([](Engine& e) { return e.topology.local_rank(); });
+}
+int32_t hvd_local_size(void) {
+  return query([](Engine& e) { return e.topology.local_size(); });
+}
+int32_t hvd_cross_rank(void) {
+  return query([](Engine& e) { return e.topology.cross_rank(); });
+}
+int32_t hvd_cross_size(void) {
+  return query([](Engine& e) { return e.topology.cross_size(); });
+}
+int32_t hvd_is_homogeneous(void) {
+  return query([](Engine& e) { return static_cast<int>(e.topology.homogeneous()); });
+}
 
 int32_t hvd_add_process_set(const int32_t* ranks, int32_t n) {
   return guarded<int32_t>([&] { return running()->add_process_set({ranks, ranks + n}); });

@@ -54,7 +54,8 @@ void Engine::send_cached(const std::vector<uint32_t>& ids) {
   }
   if (coordinator_ && timeline_.active())
     for (uint32_t id : ids)
-      if (auto entry = node_->cached(id)) timeline_.negotiate_begin(entry->description.name, entry->description.kind_text());
+      if (auto entry = node_->cached(id))
+        timeline_.negotiate_begin(entry->description.name, entry->description.kind_text());
   for (uint32_t id : node_->ready_cached(0, ids, now_s())) resend_full(id);
 }
 
@@ -113,7 +114,8 @@ void Engine::from_source(int source, MessageType type, std::string_view body) {
       auto ids = decode_ids(reader);
       if (coordinator_ && timeline_.active())
         for (uint32_t id : ids)
-          if (auto entry = node_->cached(id)) timeline_.negotiate_begin(entry->description.name, entry->description.kind_text());
+          if (auto entry = node_->cached(id))
+            timeline_.negotiate_begin(entry->description.name, entry->description.kind_text());
       for (uint32_t id : node_->ready_cached(source, ids, now_s())) sources_[source]->send(encode_need_full(id));
       break;
     }

@@ -23,7 +23,8 @@ namespace {
 // After a caller drove the engine itself it will most likely come back at once: the background thread leaves it alone
 // for this long.
 constexpr double kCallerGrace = 1e-3;
-// After looking this often, a millisecond apart, whether the caller still drives, the background thread waits to be told.
+// After looking this often, a millisecond apart, whether the caller still drives, the background thread waits to be
+// told.
 constexpr int kShortParks = 10;
 
 int usable_cores() {
@@ -98,9 +99,11 @@ Engine::Engine(const hvd_world& world, const std::vector<hvd_link>& links, const
   attach_links(links);
   if (topology.is_coordinator() && !topology.homogeneous())
     HVD_LOG(Info, "Hosts run different numbers of ranks; only " << comms_[0]->layout.columns
-                  << " of each exchange data with other hosts.");
-  if (settings_.stall_shutdown_time_seconds > 0 && settings_.stall_shutdown_time_seconds < settings_.stall_check_time_seconds)
-    HVD_LOG(Warning, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is less than HOROVOD_STALL_CHECK_TIME_SECONDS, will not shutdown.");
+                                                                << " of each exchange data with other hosts.");
+  if (settings_.stall_shutdown_time_seconds > 0 &&
+      settings_.stall_shutdown_time_seconds < settings_.stall_check_time_seconds)
+    HVD_LOG(Warning,
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is less than HOROVOD_STALL_CHECK_TIME_SECONDS, will not shutdown.");
   if (!settings_.timeline.empty() && lower(settings_.timeline) != "dynamic" && topology.is_coordinator())
     timeline_.start(settings_.timeline, settings_.timeline_mark_cycles);
 
@@ -159,8 +162,10 @@ void Engine::attach_links(const std::vector<hvd_link>& links) {
     if (mpi) {
       std::vector<int> column;
       for (const auto& on_host : layout.host_members) column.push_back(layout.members[on_host[layout.my_local]]);
-      for (int fd : out) if (fd >= 0) close(fd);
-      for (int fd : in) if (fd >= 0) close(fd);
+      for (int fd : out)
+        if (fd >= 0) close(fd);
+      for (int fd : in)
+        if (fd >= 0) close(fd);
       comm->attach(make_mpi_transport(id, column, layout.my_host, check));
     } else if (found == 2 * layout.hops()) {
       comm->attach(make_tcp_transport(out, in, check));
@@ -315,8 +320,7 @@ void Engine::sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin) {
   me.sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (me.bell.load(std::memory_order_seq_cst) == seen && !segment_->aborted())
     ::poll(fds, n, std::max(1, static_cast<int>(timeout_s * 1000)));
-  else if (segment_->aborted() && over_)
-    usleep(1000);
+  else if (segment_->aborted() && over_) usleep(1000);
   // The last to wake empties the doorbell: another thread of this rank that sleeps on it must still see it ring.
   if (me.sleepers.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
   uint64_t count;
@@ -394,7 +398,8 @@ int32_t Engine::add_process_set(std::vector<int> ranks) {
     std::lock_guard<std::mutex> lock(table_mutex_);
     for (auto& [id, comm] : comms_)
       if (comm->layout.members == ranks)
-        throw Refused(HVD_INVALID, "Attempted to add a duplicate process set: it is registered with id " + std::to_string(id));
+        throw Refused(HVD_INVALID,
+                      "Attempted to add a duplicate process set: it is registered with id " + std::to_string(id));
   }
   int64_t handle = submit_internal(kAddProcessSet, "process_set.add", {ranks.begin(), ranks.end()}, -1);
   Status status = wait(handle, -1);

@@ -139,10 +139,10 @@ class Engine {
   double spin_us_;
 
   // Control plane; touched only by whoever drives.
-  std::unique_ptr<Aggregator> node_;                // leaders
-  std::unique_ptr<Coordinator> coordinator_;        // rank 0
-  std::vector<std::unique_ptr<Channel>> sources_;   // leaders; [0] is this rank itself and has none
-  std::unique_ptr<Channel> up_;                     // none on rank 0
+  std::unique_ptr<Aggregator> node_;               // leaders
+  std::unique_ptr<Coordinator> coordinator_;       // rank 0
+  std::vector<std::unique_ptr<Channel>> sources_;  // leaders; [0] is this rank itself and has none
+  std::unique_ptr<Channel> up_;                    // none on rank 0
   std::map<Key, Known> known_;
   std::unordered_map<uint32_t, Key> key_of_id_;
   std::unordered_map<uint32_t, Entry*> announced_;  // by cached id, until planned

@@ -17,9 +17,7 @@ int64_t product(const std::vector<int64_t>& shape, size_t from) {
   return n;
 }
 
-size_t bytes_of(const Description& d) {
-  return static_cast<size_t>(d.elements()) * kernels::item_size(d.dtype);
-}
+size_t bytes_of(const Description& d) { return static_cast<size_t>(d.elements()) * kernels::item_size(d.dtype); }
 
 size_t row_bytes(const Description& d) {
   return static_cast<size_t>(product(d.shape, 1)) * kernels::item_size(d.dtype);
@@ -64,7 +62,8 @@ std::vector<Entry*> Engine::match(const Batch& batch, std::vector<Variant>* valu
       const Description& agreed = t.value.description;
       auto known = known_.find(key);
       if (known != known_.end()) key_of_id_.erase(known->second.id);
-      known_[key] = {t.id, entry->description, entry->share, agreed.varies_by_rank() ? t.value.shares : std::vector<Share>{}};
+      known_[key] = {t.id, entry->description, entry->share,
+                     agreed.varies_by_rank() ? t.value.shares : std::vector<Share>{}};
       key_of_id_[t.id] = key;
     }
     if (t.full) {
@@ -306,7 +305,8 @@ void Engine::change_process_sets(const Batch& batch) {
     comms_.erase(it);
   }
   for (Entry* entry : failed)
-    complete(entry, {HVD_INVALID, "The process set of " + entry->description.name + " was removed while it was waiting."});
+    complete(entry,
+             {HVD_INVALID, "The process set of " + entry->description.name + " was removed while it was waiting."});
   for (auto it = known_.begin(); it != known_.end();) {
     if (it->first.first == d.root) {
       key_of_id_.erase(it->second.id);

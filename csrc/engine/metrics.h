@@ -9,12 +9,12 @@
 namespace hvd {
 
 struct Metrics {
-  std::atomic<int64_t> submitted{0};        // tensors handed in
-  std::atomic<int64_t> batches{0};          // batches executed
-  std::atomic<int64_t> tensors{0};          // tensors executed
-  std::atomic<int64_t> fused_tensors{0};    // of these, in batches of two or more
-  std::atomic<int64_t> bytes{0};            // payload of this rank
-  std::atomic<int64_t> execute_us{0};       // time inside batches
+  std::atomic<int64_t> submitted{0};      // tensors handed in
+  std::atomic<int64_t> batches{0};        // batches executed
+  std::atomic<int64_t> tensors{0};        // tensors executed
+  std::atomic<int64_t> fused_tensors{0};  // of these, in batches of two or more
+  std::atomic<int64_t> bytes{0};          // payload of this rank
+  std::atomic<int64_t> execute_us{0};     // time inside batches
   std::atomic<int64_t> cached_announcements{0};
   std::atomic<int64_t> full_announcements{0};
   std::atomic<int64_t> plans{0};

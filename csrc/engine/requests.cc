@@ -178,9 +178,11 @@ int64_t Engine::enqueue(std::shared_ptr<Submission> submission) {
       if (!added) {
         for (size_t k = 0; k < i; ++k)
           pending_.erase({submission->entries[k].description.process_set, submission->entries[k].description.name});
-        invalid("Requested to allreduce, allgather, or broadcast a tensor with the same name as another tensor that is "
-                "currently being processed.  If you want to request another tensor, use a different tensor name. "
-                "(Tensor: " + entry.description.name + ", " + topology.describe(topology.rank) + ")");
+        invalid(
+            "Requested to allreduce, allgather, or broadcast a tensor with the same name as another tensor that is "
+            "currently being processed.  If you want to request another tensor, use a different tensor name. "
+            "(Tensor: " +
+            entry.description.name + ", " + topology.describe(topology.rank) + ")");
       }
       entry.owner = submission.get();
       entry.index = static_cast<int32_t>(i);

@@ -47,11 +47,12 @@ void Engine::check_stalls() {
   if (hopeless.empty() && now - last_stall_warning_ < limit) return;
   last_stall_warning_ = now;
   std::ostringstream text;
-  text << "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
-          "for remainder of ranks for more than "
-       << limit
-       << " seconds. This may indicate that different ranks are trying to submit different tensors or that only subset "
-          "of ranks is submitting tensors, which will cause deadlock. \nMissing ranks:";
+  text
+      << "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
+         "for remainder of ranks for more than "
+      << limit
+      << " seconds. This may indicate that different ranks are trying to submit different tensors or that only subset "
+         "of ranks is submitting tensors, which will cause deadlock. \nMissing ranks:";
   for (auto& [rank, names] : names_by_rank) {
     text << "\n" << rank << (hopeless.count(rank) ? "!" : "") << ": [";
     size_t shown = 0;
@@ -71,12 +72,14 @@ void Engine::check_stalls() {
       if (asked++ < 8) liveness_->ask_where(rank);
     return;
   }
-  text << "\nOne or more rank (marked by \"!\") is stalled for longer than " << fatal_after << " seconds. Will shutdown.";
+  text << "\nOne or more rank (marked by \"!\") is stalled for longer than " << fatal_after
+       << " seconds. Will shutdown.";
   HVD_LOG(Error, text.str());
   std::string who;
   for (int rank : hopeless) who += (who.empty() ? "" : ", ") + topology.describe(rank);
-  throw JobAborted("Horovod was shut down because of a stall: " + who + " did not submit what the other ranks wait for (" +
-                   stalled.front().name + ") for more than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS");
+  throw JobAborted("Horovod was shut down because of a stall: " + who +
+                   " did not submit what the other ranks wait for (" + stalled.front().name +
+                   ") for more than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS");
 }
 
 // On every rank, from the watch thread: what the coordinator cannot see, because this rank is inside a collective whose
@@ -134,7 +137,8 @@ void Engine::watch_tick() {
     abort("Horovod was shut down because of a stall: " + text.str());
   } else if (now - warned_locally_ > limit) {
     warned_locally_ = now;
-    HVD_LOG(Warning, "[" << topology.rank << "]: " << text.str() << "\nMissing ranks:\n" << suspect << ": [" << name << "]");
+    HVD_LOG(Warning, "[" << topology.rank << "]: " << text.str() << "\nMissing ranks:\n"
+                         << suspect << ": [" << name << "]");
   }
 }
 

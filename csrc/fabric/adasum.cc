@@ -71,7 +71,8 @@ void Comm::adasum(const Stream& stream, const Reduction& how) {
   std::vector<const char*> send(n);
   std::vector<char*> recv(n);
   for (int i = 0; i < n; ++i) {
-    for (int s = 0; s < n; ++s) sizes[static_cast<size_t>(s) * static_cast<size_t>(n) + static_cast<size_t>(i)] = cut(i + 1) - cut(i);
+    for (int s = 0; s < n; ++s)
+      sizes[static_cast<size_t>(s) * static_cast<size_t>(n) + static_cast<size_t>(i)] = cut(i + 1) - cut(i);
     send[i] = mine.data() + cut(i);
     recv[i] = vectors.data() + share * static_cast<size_t>(i);
   }

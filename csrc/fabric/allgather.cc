@@ -57,7 +57,8 @@ void Comm::allgather(const Stream& mine, const std::vector<size_t>& blocks, cons
   auto carried = [&](int host, int column) {
     std::vector<int> list;
     const auto& on_host = layout.host_members[host];
-    for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns)) list.push_back(on_host[i]);
+    for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns))
+      list.push_back(on_host[i]);
     return list;
   };
   // Where a column keeps the pieces of other hosts: by distance around the ring, then by member.
@@ -88,9 +89,8 @@ void Comm::allgather(const Stream& mine, const std::vector<size_t>& blocks, cons
     uint32_t done = packed + 2;
     if (k >= 2) lane_.wait_all(done - 6);
     size_t begin = k * piece;
-    mine.each(begin, begin + length(layout.my_index, k), [&](const Span& part, size_t at) {
-      std::memcpy(in_slot(me, k & 1) + at, part.in, part.bytes);
-    });
+    mine.each(begin, begin + length(layout.my_index, k),
+              [&](const Span& part, size_t at) { std::memcpy(in_slot(me, k & 1) + at, part.in, part.bytes); });
     lane_.publish(packed);
     if (hosts > 1 && layout.owns_column()) {
       lane_.wait_all(packed);

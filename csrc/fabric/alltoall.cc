@@ -15,7 +15,9 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
                     const std::vector<char*>& recv) {
   int n = members();
   int me = layout.my_index;
-  auto pair = [&](int s, int d) { return bytes[static_cast<size_t>(s) * static_cast<size_t>(n) + static_cast<size_t>(d)]; };
+  auto pair = [&](int s, int d) {
+    return bytes[static_cast<size_t>(s) * static_cast<size_t>(n) + static_cast<size_t>(d)];
+  };
   if (pair(me, me)) std::memmove(recv[me], send[me], pair(me, me));
   if (n == 1) return;
 
@@ -41,7 +43,8 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
   auto carried = [&](int host, int column) {
     std::vector<int> list;
     const auto& on_host = layout.host_members[host];
-    for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns)) list.push_back(on_host[i]);
+    for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns))
+      list.push_back(on_host[i]);
     return list;
   };
   // Where a column keeps the piece of a member of another host for a local rank.

@@ -67,8 +67,7 @@ class Comm {
   void allgather(const Stream& mine, const std::vector<size_t>& blocks, const std::vector<Stream>& sinks);
   void broadcast(const char* in, char* out, size_t bytes, int root_index);
   // bytes[s * n + d]: from member s to member d. send[d] is where mine for d begins, recv[s] where s's goes.
-  void alltoall(const std::vector<size_t>& bytes, const std::vector<const char*>& send,
-                const std::vector<char*>& recv);
+  void alltoall(const std::vector<size_t>& bytes, const std::vector<const char*>& send, const std::vector<char*>& recv);
 
   const SetLayout layout;
 

@@ -17,8 +17,7 @@ namespace hvd {
 
 class Lane {
  public:
-  Lane(Segment& segment, int local_rank, double spin_us)
-      : segment_(segment), me_(local_rank), spin_us_(spin_us) {}
+  Lane(Segment& segment, int local_rank, double spin_us) : segment_(segment), me_(local_rank), spin_us_(spin_us) {}
 
   // Starts a batch among these local ranks. `light` batches use only the staging slot of their parity and
   // may follow one another among the same ranks without waiting for stragglers.

@@ -83,8 +83,7 @@ class MpiTransport : public Transport {
     bool open[2] = {false, false};
     if (!receiving.empty()) {
       int from = ranks_[(me_ - distance + n) % n];
-      verify(mpi_->irecv(receiving.data, receiving.count, receiving.type, from, tag, mpi_->communicator,
-                         &requests[0]));
+      verify(mpi_->irecv(receiving.data, receiving.count, receiving.type, from, tag, mpi_->communicator, &requests[0]));
       open[0] = true;
     }
     if (!sending.empty()) {

@@ -134,8 +134,9 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
   int me = layout.my_local;
   bool owner = me < owners;
   bool large = total >= kStreamBytes;
-  bool from_user = owner && how.prescale == 1.0 &&
-                   std::all_of(stream.spans().begin(), stream.spans().end(), [](const Span& s) { return s.in || !s.bytes; });
+  bool from_user =
+      owner && how.prescale == 1.0 &&
+      std::all_of(stream.spans().begin(), stream.spans().end(), [](const Span& s) { return s.in || !s.bytes; });
   kernels::Finish finish{how.postscale, how.divisor};
   std::vector<const void*> sources(locals);
 
@@ -215,7 +216,8 @@ void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
     have += n;
   }
   std::vector<const void*> sources(hosts);
-  for (int h = 0; h < hosts; ++h) sources[h] = scratch_.data() + static_cast<size_t>((layout.my_host - h + hosts) % hosts) * bytes;
+  for (int h = 0; h < hosts; ++h)
+    sources[h] = scratch_.data() + static_cast<size_t>((layout.my_host - h + hosts) % hosts) * bytes;
   kernels::reduce(dtype, op, data, sources.data(), hosts, count);
 }
 

@@ -54,14 +54,14 @@ Segment::Segment(int fd, int local_size, size_t slot_bytes) : local_size_(local_
   if (fd >= 0) {
     SegmentHeader header{};
     struct stat info{};
-    bool good = pread(fd, &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header) &&
-                header.magic == kMagic && header.version == kLayoutVersion && header.local_size == local_size &&
-                fstat(fd, &info) == 0 &&
+    bool good = pread(fd, &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header) && header.magic == kMagic &&
+                header.version == kLayoutVersion && header.local_size == local_size && fstat(fd, &info) == 0 &&
                 static_cast<size_t>(info.st_size) == total_bytes(local_size, header.slot_bytes);
     if (!good) {
       close(fd);
-      throw Refused(HVD_INVALID, "the shared memory handed to this rank is not this job's, or was made by another "
-                                 "version of this package");
+      throw Refused(HVD_INVALID,
+                    "the shared memory handed to this rank is not this job's, or was made by another "
+                    "version of this package");
     }
     slot_bytes_ = header.slot_bytes;
     flags = MAP_SHARED;
@@ -87,8 +87,7 @@ void Segment::abort(const std::string& text) {
     header().abort_text[n] = 0;
     header().aborted.store(2, std::memory_order_release);
   }
-  for (int r = 0; r < local_size_; ++r)
-    futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&rank(r).progress));
+  for (int r = 0; r < local_size_; ++r) futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&rank(r).progress));
 }
 
 std::string Segment::abort_text() {

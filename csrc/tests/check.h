@@ -85,8 +85,8 @@ inline int run_all(int argc, char** argv) {
 
 }  // namespace hvd::testing
 
-#define TEST(name)                                                         \
-  static void test_##name();                                               \
+#define TEST(name)                                                           \
+  static void test_##name();                                                 \
   static const ::hvd::testing::Register register_##name(#name, test_##name); \
   static void test_##name()
 #define CHECK(condition) ::hvd::testing::check(condition, __FILE__, __LINE__, #condition)

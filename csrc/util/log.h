@@ -16,11 +16,11 @@ void write_log(LogLevel level, const char* file, int line, const std::string& te
 
 }  // namespace hvd
 
-#define HVD_LOG(level, stream_expression)                                               \
-  do {                                                                                  \
-    if (::hvd::log_enabled(::hvd::LogLevel::level)) {                                   \
-      std::ostringstream hvd_log_stream;                                                \
-      hvd_log_stream << stream_expression;                                              \
+#define HVD_LOG(level, stream_expression)                                                 \
+  do {                                                                                    \
+    if (::hvd::log_enabled(::hvd::LogLevel::level)) {                                     \
+      std::ostringstream hvd_log_stream;                                                  \
+      hvd_log_stream << stream_expression;                                                \
       ::hvd::write_log(::hvd::LogLevel::level, __FILE__, __LINE__, hvd_log_stream.str()); \
-    }                                                                                   \
+    }                                                                                     \
   } while (0)

@@ -16,7 +16,7 @@ struct Settings {
   bool stall_check_disable = false;
   double stall_check_time_seconds = 60;
   double stall_shutdown_time_seconds = 0;  // 0: never
-  std::string timeline;            // a path, "DYNAMIC", or empty
+  std::string timeline;                    // a path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;
   std::string log_level = "warning";
   bool log_hide_time = false;

@@ -85,7 +85,8 @@ void Liveness::read(Peer& peer) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     peer.open = false;
-    died(peer, n == 0 ? "its process ended or was killed" : std::string("its connection broke: ") + std::strerror(errno));
+    died(peer,
+         n == 0 ? "its process ended or was killed" : std::string("its connection broke: ") + std::strerror(errno));
     return;
   }
   peer.partial.append(buffer, static_cast<size_t>(n));

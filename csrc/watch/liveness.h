@@ -22,12 +22,12 @@ namespace hvd {
 class Liveness {
  public:
   struct Callbacks {
-    std::function<void(const std::string&)> aborted;        // the job is over, and why
-    std::function<void(int rank)> said_goodbye;             // a neighbour shut down in order
-    std::function<std::string(int rank)> last_words;        // what a neighbour was doing, "" if unknown
-    std::function<std::string()> where;                     // this rank's Python line, for the stall watch
-    std::function<void(int rank, const std::string&)> found; // answer to ask_where
-    std::function<void()> tick;                             // a few times a second
+    std::function<void(const std::string&)> aborted;          // the job is over, and why
+    std::function<void(int rank)> said_goodbye;               // a neighbour shut down in order
+    std::function<std::string(int rank)> last_words;          // what a neighbour was doing, "" if unknown
+    std::function<std::string()> where;                       // this rank's Python line, for the stall watch
+    std::function<void(int rank, const std::string&)> found;  // answer to ask_where
+    std::function<void()> tick;                               // a few times a second
   };
   struct Neighbour {
     int rank;

@@ -97,8 +97,10 @@ int Timeline::process_id(const std::string& name) {
   auto [it, added] = ids_.try_emplace(name, static_cast<int>(ids_.size()) + 1);
   if (added) {
     std::string id = std::to_string(it->second);
-    event("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"name\": " + quoted(name) + "}}");
-    event("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"sort_index\": " + id + "}}");
+    event("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"name\": " + quoted(name) +
+          "}}");
+    event("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"sort_index\": " + id +
+          "}}");
   }
   return it->second;
 }

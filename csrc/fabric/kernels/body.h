@@ -16,10 +16,10 @@ HVD_INLINE const char* at(const void* p, size_t bytes) { return static_cast<cons
 HVD_INLINE char* at(void* p, size_t bytes) { return static_cast<char*>(p) + bytes; }
 HVD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-constexpr size_t kUnroll = 4;       // vectors in flight: hides the latency of loads and additions
-constexpr int kFanIn = 8;           // source streams read side by side; the prefetchers follow that many
-constexpr size_t kBlock = 256;      // vectors of partial results kept in L1 when there are more sources
-constexpr size_t kStreamMin = 4096; // bytes; below, going around the cache costs more than it saves
+constexpr size_t kUnroll = 4;        // vectors in flight: hides the latency of loads and additions
+constexpr int kFanIn = 8;            // source streams read side by side; the prefetchers follow that many
+constexpr size_t kBlock = 256;       // vectors of partial results kept in L1 when there are more sources
+constexpr size_t kStreamMin = 4096;  // bytes; below, going around the cache costs more than it saves
 
 // Elements until p is a multiple of the vector size, or -1 if it never is.
 template <class L>
@@ -146,8 +146,8 @@ struct Reducer {
 
 template <class L, class Op>
 void reduce_all(const ReduceArgs& args) {
-  const bool streaming = args.dst2 && args.stream && args.count * sizeof(typename L::Item) >= kStreamMin &&
-                         head<L>(args.dst2) >= 0;
+  const bool streaming =
+      args.dst2 && args.stream && args.count * sizeof(typename L::Item) >= kStreamMin && head<L>(args.dst2) >= 0;
   Reducer<L, Op>{args, Epilogue(*args.finish, L::kFloating), streaming}.all();
 }
 

@@ -12,11 +12,11 @@ namespace hvd::kernels {
 
 struct Finish;
 
-constexpr int kDtypes = 13;     // hvd_dtype
+constexpr int kDtypes = 13;  // hvd_dtype
 enum OpIndex { kSum, kMin, kMax, kProduct, kOps };
 
 struct ReduceArgs {
-  void* dst;   // either may be null
+  void* dst;  // either may be null
   void* dst2;
   const void* const* srcs;
   int n;

@@ -57,7 +57,9 @@ void shuffle(std::vector<T>& list, std::mt19937_64& random) {
 }  // namespace
 
 TEST(every_rank_sees_one_plan) {
-  struct World { int hosts, per_host; };
+  struct World {
+    int hosts, per_host;
+  };
   for (World w : {World{1, 1}, {1, 4}, {2, 1}, {3, 3}, {10, 2}, {20, 1}, {90, 1}}) {
     for (uint64_t seed = 0; seed < 5; ++seed) {
       const Case c("hosts", w.hosts, "ranks", w.per_host, "seed", seed);

@@ -41,22 +41,23 @@ Plan sample_plan() {
 }
 
 std::vector<std::string> samples() {
-  return {encode_ready_cached({1, 2, 3}),
-          encode_ready_full({sample_variant(), sample_variant()}),
-          encode_rank(MessageType::Join, 3),
-          encode_partial({0, "x", 1.5, {0, 2, 5}}),
-          encode_plan(sample_plan()),
-          encode_need_full(8)};
+  return {encode_ready_cached({1, 2, 3}),    encode_ready_full({sample_variant(), sample_variant()}),
+          encode_rank(MessageType::Join, 3), encode_partial({0, "x", 1.5, {0, 2, 5}}),
+          encode_plan(sample_plan()),        encode_need_full(8)};
 }
 
 void decode(MessageType type, std::string_view body) {
   Reader in(body);
   switch (type) {
-    case MessageType::ReadyCached: case MessageType::NeedFull: decode_ids(in); break;
+    case MessageType::ReadyCached:
+    case MessageType::NeedFull: decode_ids(in); break;
     case MessageType::ReadyFull: decode_variants(in); break;
     case MessageType::Partial: decode_partial(in); break;
     case MessageType::Plan: decode_plan(in); break;
-    default: in.get<int32_t>(); in.expect_end(); break;
+    default:
+      in.get<int32_t>();
+      in.expect_end();
+      break;
   }
 }
 
@@ -148,7 +149,9 @@ TEST(mutations_never_crash) {
         case 0: bytes[at] = char(random()); break;
         case 1: bytes[at] ^= char(1 << random() % 8); break;
         case 2: bytes.insert(at, 1 + random() % 9, char(random())); break;
-        case 3: if (bytes.size() > 6) bytes.erase(at, 1 + random() % 4); break;
+        case 3:
+          if (bytes.size() > 6) bytes.erase(at, 1 + random() % 4);
+          break;
         default: {
           const uint32_t value = random() % 2 ? 0xffffffffu : uint32_t(random() % 4096);
           if (at + sizeof value <= bytes.size()) std::memcpy(bytes.data() + at, &value, sizeof value);

@@ -46,7 +46,8 @@ TEST(every_value_survives) {
 // a * factor covers all halves times numbers that land on ties, just off them, in the subnormals and beyond
 // the range.
 TEST(rounds_to_nearest_even) {
-  const double kFactors[] = {0.5, 0.25, 1.0 / 1024, 1.0 + 1.0 / 2048, 1.0 + 1.0 / 1024 + 1.0 / (1 << 22), 0.75, 3.0, 1e-6, 1e5};
+  const double kFactors[] = {0.5, 0.25, 1.0 / 1024, 1.0 + 1.0 / 2048, 1.0 + 1.0 / 1024 + 1.0 / (1 << 22), 0.75,
+                             3.0, 1e-6, 1e5};
   for_each_level([&](const char* level) {
     for (int dtype : kHalfTypes) {
       const std::vector<uint16_t> in = every_half();

@@ -88,9 +88,8 @@ TEST(sizes_and_sources) {
 }
 
 TEST(large_enough_to_need_several_blocks) {
-  for_each_type_and_op([](int dtype, int op, std::mt19937_64& random) {
-    check_point({dtype, op, 11, 40003, 0, false, true}, random);
-  });
+  for_each_type_and_op(
+      [](int dtype, int op, std::mt19937_64& random) { check_point({dtype, op, 11, 40003, 0, false, true}, random); });
 }
 
 TEST(misaligned) {
@@ -122,7 +121,8 @@ TEST(second_output_written_around_the_cache) {
 }
 
 TEST(finished_in_the_same_pass) {
-  const kernels::Finish kFinishes[] = {{1.0, 2}, {1.0, 3}, {1.0, 49}, {1.0, 1000}, {0.5, 1}, {3.0, 7}, {-2.5, 4}, {0.0, 1}};
+  const kernels::Finish kFinishes[] = {{1.0, 2}, {1.0, 3}, {1.0, 49}, {1.0, 1000},
+                                       {0.5, 1}, {3.0, 7}, {-2.5, 4}, {0.0, 1}};
   for_each_type_and_op([&](int dtype, int op, std::mt19937_64& random) {
     for (const kernels::Finish& f : kFinishes) {
       for (size_t count : {size_t(9), size_t(1100)}) check_point({dtype, op, 3, count, 0, false, true, f}, random);

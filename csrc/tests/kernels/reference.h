@@ -18,7 +18,7 @@
 namespace hvd::testing {
 
 inline const char* dtype_name(int dtype) {
-  static const char* const kNames[] = {"uint8",   "int8",    "uint16",  "int16", "int32",    "int64", "float16",
+  static const char* const kNames[] = {"uint8",   "int8",    "uint16",  "int16",    "int32",  "int64", "float16",
                                        "float32", "float64", "boolean", "bfloat16", "uint32", "uint64"};
   return kNames[dtype];
 }
@@ -109,7 +109,8 @@ inline void store(int dtype, void* p, size_t i, Number v) {
   switch (dtype) {
     case HVD_FLOAT32: return put(p, i, float(v.real));
     case HVD_FLOAT64: return put(p, i, v.real);
-    case HVD_FLOAT16: case HVD_BFLOAT16: return put(p, i, encode_half(half_format(dtype), v.real));
+    case HVD_FLOAT16:
+    case HVD_BFLOAT16: return put(p, i, encode_half(half_format(dtype), v.real));
     default:
       switch (kernels::item_size(dtype)) {
         case 1: return put(p, i, uint8_t(v.whole));
@@ -174,7 +175,15 @@ inline Number finished(int dtype, Number v, double postscale, int64_t divisor) {
 
 // Random bits for integers (all ranges, so sums overflow), small numbers for floats with the odd special one.
 inline void fill(int dtype, void* p, size_t count, std::mt19937_64& random, bool specials = true) {
-  static const double kSpecial[] = {0.0, -0.0, 1.0, -1.0, 65504.0, 6e-8, -6e-8, 1e30, std::numeric_limits<double>::infinity(),
+  static const double kSpecial[] = {0.0,
+                                    -0.0,
+                                    1.0,
+                                    -1.0,
+                                    65504.0,
+                                    6e-8,
+                                    -6e-8,
+                                    1e30,
+                                    std::numeric_limits<double>::infinity(),
                                     -std::numeric_limits<double>::infinity(),
                                     std::numeric_limits<double>::quiet_NaN()};
   for (size_t i = 0; i < count; ++i) {
@@ -194,7 +203,8 @@ inline void fill(int dtype, void* p, size_t count, std::mt19937_64& random, bool
 // Same value: same bits, or both NaN.
 inline bool same(int dtype, const void* a, const void* b, size_t i) {
   const size_t size = kernels::item_size(dtype);
-  if (std::memcmp(static_cast<const char*>(a) + i * size, static_cast<const char*>(b) + i * size, size) == 0) return true;
+  if (std::memcmp(static_cast<const char*>(a) + i * size, static_cast<const char*>(b) + i * size, size) == 0)
+    return true;
   return is_floating(dtype) && std::isnan(load(dtype, a, i).real) && std::isnan(load(dtype, b, i).real);
 }
 
