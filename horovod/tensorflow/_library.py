@@ -19,6 +19,7 @@ _OP_TYPES = (
     "HorovodBroadcast",
     "HorovodGroupedBroadcast",
     "HorovodAlltoall",
+    "HorovodEnqueueAllreduce",
     "HorovodReducescatter",
     "HorovodGroupedReducescatter",
     "HorovodRank",
@@ -74,5 +75,16 @@ def compiled_calls_available() -> bool:
 
 
 def kernels_defer() -> bool:
-    """Whether the last collective finished without holding a TensorFlow thread."""
+    """Whether collectives wait without holding a TensorFlow thread; tried out when none has run yet."""
+    if _glue.horovod_tensorflow_can_defer() < 0:
+        with tf.init_scope():  # out of the function being traced
+            if not tf.executing_eagerly():
+                return True  # a TF1 graph: nothing can be tried out, and the answer is seldom no
+            ops.horovod_probe()
     return bool(_glue.horovod_tensorflow_can_defer() == 1)
+
+
+def refuse_to_defer(refuse: bool) -> None:
+    """For tests: behave as in a TensorFlow where collectives have to hold their thread."""
+    _glue.horovod_tensorflow_refuse_to_defer(int(refuse))
+    ops.horovod_probe()

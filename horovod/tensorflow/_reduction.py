@@ -11,7 +11,7 @@ import tensorflow as tf
 from horovod.common.constants import Average
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
 from horovod.common.util import split_list
-from horovod.tensorflow import _collectives, _xla
+from horovod.tensorflow import _collectives, _library, _xla, mpi_ops
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import elastic, on_not_none, variable_key
 
@@ -162,6 +162,8 @@ class GradientReduction:
             groups = (tuple(range(len(gradients))),)  # compiled calls block: make one of them
         results: List[Any] = [None] * len(gradients)
         with tf.name_scope(self.name + "_Allreduce"):
+            if groups is None and not _library.kernels_defer():
+                return self._by_pair(gradients, generic)
             if groups is None:
                 for i, gradient in enumerate(gradients):
                     scales = {} if isinstance(gradient, tf.IndexedSlices) else self._scales()
@@ -177,6 +179,27 @@ class GradientReduction:
                     group, _collectives.grouped_allreduce(some, name=name, **scales, **common)
                 ):
                     results[i] = result
+        return results
+
+    def _by_pair(self, gradients: List[Any], generic: bool) -> List[Any]:
+        """One wait for all dense gradients, for a TensorFlow where each would hold a thread of its own."""
+        results = list(gradients)
+        dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
+        pairs = [self.compression.compress(gradients[i]) for i in dense]
+        if pairs:
+            reduced = mpi_ops._enqueue_and_wait(
+                [tensor for tensor, _ in pairs],
+                op=self.op,
+                ignore_name_scope=generic,
+                process_set=self.process_set,
+                names=[f"grad_{i}" if generic else None for i in dense],
+                **self._scales(),
+            )
+            for i, tensor, (_, context) in zip(dense, reduced, pairs):
+                results[i] = self.compression.decompress(tensor, context)
+        for i, gradient in enumerate(gradients):
+            if isinstance(gradient, tf.IndexedSlices):
+                results[i] = _collectives.allreduce(gradient, op=self.op, process_set=self.process_set)
         return results
 
     def _scales(self) -> Dict[str, float]:

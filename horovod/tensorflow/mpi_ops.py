@@ -128,6 +128,35 @@ def _grouped_allreduce(
     )
 
 
+def _enqueue_and_wait(
+    tensors: Sequence[Any],
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    names: Sequence[Optional[str]] = (),
+) -> List[Any]:
+    """Allreduces of tensors that are submitted one by one and waited for together, by one thread."""
+    tensors = _tensors(tensors)
+    tickets = [
+        MPI_LIB.horovod_enqueue_allreduce(
+            tensor,
+            reduce_op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            ignore_name_scope=ignore_name_scope,
+            process_set_id=process_set_id(process_set),
+            **_name_arguments("HorovodAllreduce", [tensor], name),
+        )
+        for tensor, name in zip(tensors, names or [None] * len(tensors))
+    ]
+    results = MPI_LIB.horovod_wait(tickets, T=[t.dtype for t in tensors])
+    for result, tensor in zip(results, tensors):
+        result.set_shape(tensor.shape)
+    return list(results)
+
+
 def allgather(
     tensor: Any,
     name: Optional[str] = None,

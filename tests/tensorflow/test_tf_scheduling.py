@@ -40,6 +40,71 @@ def test_opposite_orders_do_not_deadlock():
     assert run("tensorflow", opposite_orders, timeout=120) == [(True, True)] * 2
 
 
+def by_pair():
+    """A TensorFlow whose done callbacks cannot be moved: one wait for all gradients, on one thread."""
+    import numpy as np
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+    from horovod.tensorflow import _library
+
+    me = hvd.rank()
+    variables = [tf.Variable(tf.ones([3]) * i) for i in range(64)]
+    table = tf.Variable(tf.zeros([4, 2]))
+    _library.refuse_to_defer(True)
+    try:
+
+        @tf.function
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.add_n([tf.reduce_sum(v * v) for v in variables]) * (me + 1.0)
+                loss += tf.reduce_sum(tf.gather(table, [me])) * 2.0
+            tape = hvd.DistributedGradientTape(tape, compression=hvd.Compression.bf16)
+            return tape.gradient(loss, [*variables, table])
+
+        for _ in range(5):
+            *gradients, sparse = step()
+        used = {o.type for o in step.get_concrete_function().graph.get_operations()}
+        right = all(np.allclose(g, 3.0 * i) for i, g in enumerate(gradients))
+        dense = tf.convert_to_tensor(sparse).numpy().tolist()
+
+        @tf.function
+        def wrong():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variables[0][: 1 + me])
+            return hvd.DistributedGradientTape(tape, process_set=Unknown()).gradient(loss, [variables[0]])
+
+        try:
+            wrong()
+            refused = False
+        except tf.errors.InvalidArgumentError as error:
+            refused = "Process set provided does not exist" in str(error)
+    finally:
+        _library.refuse_to_defer(False)
+    return {
+        "right": right,
+        "sparse": dense == [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]],
+        "pair used": {"HorovodEnqueueAllreduce", "HorovodWait"} <= used and "HorovodAllreduce" not in used,
+        "errors": refused,
+        "back": _library.kernels_defer(),
+    }
+
+
+class Unknown:
+    process_set_id = 99
+
+    def included(self):
+        return True
+
+    def size(self):
+        return 2
+
+
+def test_without_movable_callbacks_gradients_share_one_waiting_thread():
+    for results in run("tensorflow", by_pair):
+        assert all(results.values()), results
+
+
 def fused():
     import tensorflow as tf
 

@@ -10,6 +10,7 @@
 
 #include "glue/tensorflow/collective_kernels.h"
 #include "glue/tensorflow/deferred_done.h"
+#include "glue/tensorflow/enqueue_wait.h"
 #include "glue/tensorflow/query_kernels.h"
 #include "glue/tensorflow/shapes.h"
 #include "horovod/core.h"
@@ -62,6 +63,7 @@ void query(const char* op, CreateFn create, bool takes_set) {
 constexpr const char* kNumber = "T: {" NUMBERS "}";
 constexpr const char* kAny = "T: {" NUMBERS ", bool}";
 constexpr const char* kAnyList = "T: list({" NUMBERS ", bool})";
+constexpr const char* kNumberList = "T: list({" NUMBERS "}) >= 1";
 constexpr const char* kCount = "N: int >= 1";
 constexpr const char* kName = "tensor_name: string = ''";
 constexpr const char* kScope = "ignore_name_scope: bool = false";
@@ -70,6 +72,25 @@ constexpr const char* kOp = "reduce_op: int";
 constexpr const char* kPrescale = "prescale_factor: float = 1.0";
 constexpr const char* kPostscale = "postscale_factor: float = 1.0";
 constexpr const char* kRoot = "root_rank: int";
+
+void register_pair() {
+  define("HorovodEnqueueAllreduce", {kNumber, kOp, kPrescale, kPostscale, kScope, kSet, kName}, {"tensor: T"},
+         {"ticket: int64"}, scalar_output);
+  define("HorovodWait", {kNumberList, kCount}, {"tickets: N * int64"}, {"sums: T"}, unknown_shapes);
+  define("HorovodProbe", {}, {}, {"can_defer: int32"}, scalar_output);
+  Status status;
+  tf.TF_RegisterKernelBuilder(
+      "HorovodEnqueueAllreduce",
+      tf.TF_NewKernelBuilder("HorovodEnqueueAllreduce", "CPU", create_enqueue, compute_enqueue, delete_enqueue),
+      status);
+  note("HorovodEnqueueAllreduce", status);
+  tf.TF_RegisterKernelBuilder(
+      "HorovodWait", tf.TF_NewKernelBuilder("HorovodWait", "CPU", nullptr, compute_wait, nullptr), status);
+  note("HorovodWait", status);
+  tf.TF_RegisterKernelBuilder(
+      "HorovodProbe", tf.TF_NewAsyncKernelBuilder("HorovodProbe", "CPU", nullptr, compute_probe, nullptr), status);
+  note("HorovodProbe", status);
+}
 
 void register_all() {
   define("HorovodAllreduce", {kNumber, kOp, kPrescale, kPostscale, kScope, kSet, kName}, {"tensor: T"},
@@ -100,6 +121,8 @@ void register_all() {
   collective("HorovodReducescatter", create_collective<HVD_REDUCESCATTER, false>);
   collective("HorovodGroupedReducescatter", create_collective<HVD_REDUCESCATTER, true>);
   collective("HorovodJoin", create_collective<HVD_JOIN, false>);
+
+  register_pair();
 
   query("HorovodRank", create_query<Query::kRank>, false);
   query("HorovodSize", create_query<Query::kSize>, true);

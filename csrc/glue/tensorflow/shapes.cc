@@ -92,6 +92,10 @@ void alltoall_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   tf.TF_ShapeInferenceContextSetOutput(context, 1, splits.get(), status);
 }
 
+void unknown_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+  tf.TF_ShapeInferenceContextSetUnknownShape(context, status);
+}
+
 void scalar_output(TF_ShapeInferenceContext* context, TF_Status* status) {
   Handle scalar(tf.TF_ShapeInferenceContextScalar(context));
   tf.TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);

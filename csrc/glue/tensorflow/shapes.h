@@ -13,6 +13,7 @@ void unknown_rows(TF_ShapeInferenceContext* context, TF_Status* status);
 void scattered_rows(TF_ShapeInferenceContext* context, TF_Status* status);
 void grouped_scattered_rows(TF_ShapeInferenceContext* context, TF_Status* status);
 void alltoall_shapes(TF_ShapeInferenceContext* context, TF_Status* status);
+void unknown_shapes(TF_ShapeInferenceContext* context, TF_Status* status);
 void scalar_output(TF_ShapeInferenceContext* context, TF_Status* status);
 
 }  // namespace horovod::tensorflow

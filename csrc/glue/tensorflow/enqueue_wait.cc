@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "glue/tensorflow/enqueue_wait.h"
+
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "glue/tensorflow/attributes.h"
+#include "glue/tensorflow/deferred_done.h"
+#include "horovod/core.h"
+
+namespace horovod::tensorflow {
+namespace {
+
+// What a ticket stands for: both tensors stay alive until somebody has waited.
+struct Pending {
+  TF_Tensor* input = nullptr;
+  TF_Tensor* output = nullptr;
+};
+
+std::mutex mutex;
+std::unordered_map<int64_t, Pending>& pending() {  // leaked: kernels may run while the process exits
+  static auto* table = new std::unordered_map<int64_t, Pending>;
+  return *table;
+}
+
+Pending take(int64_t ticket) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = pending().find(ticket);
+  if (found == pending().end()) return {};
+  Pending result = found->second;
+  pending().erase(found);
+  return result;
+}
+
+}  // namespace
+
+void* create_enqueue(TF_OpKernelConstruction* construction) {
+  auto* attributes = new Attributes;
+  attributes->read(construction);
+  return attributes;
+}
+
+void delete_enqueue(void* kernel) { delete static_cast<Attributes*>(kernel); }
+
+void compute_enqueue(void* kernel, TF_OpKernelContext* context) {
+  const auto& attributes = *static_cast<const Attributes*>(kernel);
+  Status status;
+  Pending tensors;
+  tf.TF_GetInput(context, 0, &tensors.input, status);
+  TF_Tensor* ticket = nullptr;
+  if (status.ok()) ticket = tf.TF_AllocateOutput(context, 0, kInt64, nullptr, 0, sizeof(int64_t), status);
+  if (!status.ok()) return tf.TF_OpKernelContext_Failure(context, status);
+
+  const int type = tf.TF_TensorType(tensors.input);
+  std::vector<int64_t> shape(static_cast<size_t>(tf.TF_NumDims(tensors.input)));
+  for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.TF_Dim(tensors.input, static_cast<int>(i));
+  tensors.output = tf.TF_AllocateTensor(type, shape.data(), static_cast<int>(shape.size()),
+                                        tf.TF_TensorByteSize(tensors.input));
+  hvd_request request{};
+  request.struct_size = sizeof(request);
+  request.kind = HVD_ALLREDUCE;
+  request.name = attributes.name.c_str();
+  request.input = tf.TF_TensorData(tensors.input);
+  request.output = tf.TF_TensorData(tensors.output);
+  request.shape = shape.data();
+  request.ndim = static_cast<int32_t>(shape.size());
+  request.dtype = engine_dtype(type);
+  request.reduce_op = static_cast<int32_t>(attributes.reduce_op);
+  request.prescale = attributes.prescale;
+  request.postscale = attributes.postscale;
+  request.process_set = static_cast<int32_t>(attributes.process_set_id);
+  request.device = -1;
+  int64_t handle = hvd_submit(&request, 1, 0, nullptr, nullptr, nullptr);
+  if (handle > 0) {
+    *static_cast<int64_t*>(tf.TF_TensorData(ticket)) = handle;
+    std::lock_guard<std::mutex> lock(mutex);
+    pending().emplace(handle, tensors);
+  } else {
+    status.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
+    tf.TF_OpKernelContext_Failure(context, status);
+    tf.TF_DeleteTensor(tensors.input);
+    tf.TF_DeleteTensor(tensors.output);
+  }
+  tf.TF_DeleteTensor(ticket);
+}
+
+void compute_wait(void*, TF_OpKernelContext* context) {
+  Status failure;  // the first one; all tickets are waited for and given back in any case
+  const int count = tf.TF_NumInputs(context);
+  for (int i = 0; i < count; ++i) {
+    Status status;
+    TF_Tensor* ticket = nullptr;
+    tf.TF_GetInput(context, i, &ticket, status);
+    if (!status.ok()) return tf.TF_OpKernelContext_Failure(context, status);
+    const int64_t handle = *static_cast<const int64_t*>(tf.TF_TensorData(ticket));
+    tf.TF_DeleteTensor(ticket);
+    Pending tensors = take(handle);
+    int32_t result = tensors.output ? hvd_wait(handle, -1.0) : static_cast<int32_t>(HVD_INVALID);
+    if (result == HVD_OK)
+      tf.TF_SetOutput(context, i, tensors.output, status);
+    else
+      status.set(error_code(result), tensors.output ? hvd_last_error() : "this ticket was used before");
+    hvd_release(handle);
+    if (tensors.input) tf.TF_DeleteTensor(tensors.input);
+    if (tensors.output) tf.TF_DeleteTensor(tensors.output);
+    if (!status.ok() && failure.ok())
+      failure.set(tf.TF_GetCode(status), tf.TF_Message(status));
+  }
+  if (!failure.ok()) tf.TF_OpKernelContext_Failure(context, failure);
+}
+
+void compute_probe(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
+  auto* deferred = new DeferredDone(done);
+  const bool can_defer = deferred->can_defer();
+  Status status;
+  TF_Tensor* answer = tf.TF_AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(int32_t), status);
+  if (status.ok()) *static_cast<int32_t*>(tf.TF_TensorData(answer)) = can_defer;
+  if (!status.ok()) tf.TF_OpKernelContext_Failure(context, status);
+  if (answer) tf.TF_DeleteTensor(answer);
+  deferred->run();
+  if (!can_defer) deferred->block_until_run();
+}
+
+}  // namespace horovod::tensorflow
