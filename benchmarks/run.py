@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from benchmarks import allreduce, busy_thread, coordinator, many_tensors, plot, startup, two_hosts
+from benchmarks import allreduce, busy_thread, coordinator, many_tensors, plot, report, startup, two_hosts
 from benchmarks.environments import ROOT
 from benchmarks.harness import machine, save
 
@@ -38,7 +38,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     add("--out", type=Path, default=ROOT / "out" / "benchmarks", help="where JSON and PNG go")
     realtime = "real-time priority where ranks have a core each, for machines that are not idle (needs root)"
     add("--realtime", action="store_true", help=realtime)
-    add("--docs", action="store_true", help="also write the pictures to docs/images")
+    documents = "also put the table into README.md and docs/tuning.md, and the pictures into docs/assets"
+    add("--docs", action="store_true", help=documents)
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -51,12 +52,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
     print(f"{about['cpu']}, {about['cores']} cores, load {about['load']:.1f}")
     if about["load"] > 1 and not options.quick and not options.realtime:
         print("benchmarks: this machine is busy; read ratios, not times", file=sys.stderr)
-    targets = [options.out] + ([ROOT / "docs" / "images"] if options.docs else [])
+    targets = [options.out] + ([ROOT / "docs" / "assets"] if options.docs else [])
     for name in options.names or BENCHMARKS:
         result = BENCHMARKS[name](options.quick)
         if not result:
             continue
         save(name, {"machine": about, "result": result}, options.out)
+        if options.docs and name == "allreduce":
+            report.write(result, about)
         picture: Optional[Callable[[Dict[str, Any], Path], None]] = getattr(plot, name, None)
         for target in targets if picture is not None else []:
             target.mkdir(parents=True, exist_ok=True)

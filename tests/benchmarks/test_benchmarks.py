@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import many_tensors, plot, two_hosts
+from benchmarks import many_tensors, plot, report, two_hosts
 from benchmarks.harness import size_text, start_team, summary, take_turns, time_text
 from benchmarks.run import main
 
@@ -83,3 +83,18 @@ def test_coordinator_picture(tmp_path: Path) -> None:
     plot.coordinator({"rows": [row, {**row, "ranks": 32}]}, tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 1000
 
+
+
+def test_documents_get_the_table_between_their_markers(tmp_path: Path) -> None:
+    row = {"median_us": 20.0, "p25_us": 1.0, "p75_us": 3.0, "samples": 3}
+    result = {"2": {"4": {"horovod": row, "gloo": {**row, "median_us": 250.0}, "memcpy": row}}}
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/tuning.md"):
+        (tmp_path / name).write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    report.write(result, {"cores": 2, "realtime": False}, tmp_path)
+    readme = (tmp_path / "README.md").read_text()
+    assert readme.startswith("before\n") and readme.endswith(f"{report.END}\nafter\n")
+    assert "old" not in readme
+    assert "| 2 | 4 B | 20.0 us | 250.0 us (12.5x) | 20.0 us |" in readme
+    assert "(docs/assets/benchmark_allreduce.png)" in readme
+    assert "(assets/benchmark_allreduce.png)" in (tmp_path / "docs" / "tuning.md").read_text()
