@@ -51,7 +51,7 @@ def test_python_runs(name, size):
         pytest.importorskip("torch", reason=f"torch is not installed in {sys.prefix}")
     done = subprocess.run(
         [sys.executable, "-c", LAUNCH, code, str(size)],
-        env=worker_env(), capture_output=True, text=True, timeout=180,
+        env=worker_env(), capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
@@ -138,7 +138,7 @@ def test_every_error_listed_exists():
 def test_generated_files_are_current(script):
     done = subprocess.run(
         [sys.executable, os.path.join(ROOT, "scripts", script), "--check"],
-        env=worker_env({"TF_CPP_MIN_LOG_LEVEL": "3"}), capture_output=True, text=True, timeout=300,
+        env=worker_env({"TF_CPP_MIN_LOG_LEVEL": "3"}), capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 

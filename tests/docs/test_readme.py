@@ -32,7 +32,7 @@ def python_for(framework):
     if not os.path.exists(python):
         pytest.skip(f"{python} does not exist: no environment with {framework}")
     attempt = [python, "-c", f"import {framework}"]
-    found = subprocess.run(attempt, capture_output=True, env=worker_env(), timeout=120)
+    found = subprocess.run(attempt, capture_output=True, env=worker_env(), timeout=600)
     if found.returncode:
         pytest.skip(f"{framework} cannot be imported by {python}")
     return python
@@ -53,6 +53,6 @@ def test_both_sides_run(framework, tmp_path):
     env = worker_env({"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"})
     launcher = [python, "-m", "horovod.runner.launch", "-np", "2"]
     for command, count in (([python, str(scripts["-"])], 1), ([*launcher, python, str(scripts["+"])], 2)):
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
         assert done.stdout.count("end of the script") == count

@@ -16,7 +16,7 @@ import pytest
 from world import ROOT, worker_env
 
 EXAMPLES = os.path.join(ROOT, "examples")
-TIMEOUT = 240
+TIMEOUT = 600  # for machines that are busy with other things
 
 
 def run(name, *options, size=2, python=sys.executable, cwd=None):

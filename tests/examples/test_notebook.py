@@ -25,7 +25,7 @@ def test_cells_in_order(tmp_path):
     script = "\n\n".join(cells())
     command = [sys.executable, "-c", script]
     done = subprocess.run(
-        command, env=worker_env(), capture_output=True, text=True, timeout=180, cwd=tmp_path
+        command, env=worker_env(), capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "hello from rank 0 of 2" in done.stdout and "hello from rank 1 of 2" in done.stdout
@@ -42,6 +42,6 @@ def test_in_a_kernel(tmp_path, monkeypatch):
     for name, value in worker_env({"IPYTHONDIR": str(tmp_path), "JUPYTER_PLATFORM_DIRS": "1"}).items():
         monkeypatch.setenv(name, value)
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=180, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed = "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
     assert "hello from rank 1 of 2" in printed and "raised here: rank 1 has a bad day" in printed
