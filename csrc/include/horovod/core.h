@@ -58,14 +58,7 @@ enum hvd_dtype {
   HVD_UINT64 = 12
 };
 
-enum hvd_reduce_op {
-  HVD_AVERAGE = 0,
-  HVD_SUM = 1,
-  HVD_ADASUM = 2,
-  HVD_MIN = 3,
-  HVD_MAX = 4,
-  HVD_PRODUCT = 5
-};
+enum hvd_reduce_op { HVD_AVERAGE = 0, HVD_SUM = 1, HVD_ADASUM = 2, HVD_MIN = 3, HVD_MAX = 4, HVD_PRODUCT = 5 };
 
 /* ---------------------------------------------------------------- the world and its links -- */
 
@@ -100,8 +93,8 @@ typedef struct hvd_link {
 /* The links this rank needs for a process set (members sorted by rank; id 0 also yields the control
  * and watch links). Pure function of its arguments. Returns the count; writes at most cap. A member
  * of no link-needing set gets 0. A DATA_OUT at one end is the DATA_IN (same hop) at the other. */
-HVD_API int32_t hvd_plan_links(const hvd_world* world, const int32_t* members, int32_t n_members,
-                               int32_t process_set, hvd_link* out, int32_t cap);
+HVD_API int32_t hvd_plan_links(const hvd_world* world, const int32_t* members, int32_t n_members, int32_t process_set,
+                               hvd_link* out, int32_t cap);
 
 /* Creates the shared memory of a host with local_size ranks and returns its descriptor (an unnamed
  * memfd, close-on-exec: nothing to clean up), or a negative hvd_status. */
@@ -175,21 +168,21 @@ typedef struct hvd_request {
   int32_t root;        /* broadcast: global rank                                            */
   int32_t process_set; /* 0 = all ranks                                                     */
   int32_t n_splits;
-  int32_t device;   /* -1 = host memory                                                     */
-  int32_t priority; /* reserved: higher first among equals                                  */
+  int32_t device;    /* -1 = host memory                                                     */
+  int32_t priority;  /* reserved: higher first among equals                                  */
   void* ready_event; /* reserved for devices                                                */
 } hvd_request;
 
 enum hvd_submit_flags {
-  HVD_WILL_WAIT = 1, /* the caller waits at once: skip waking the background thread           */
+  HVD_WILL_WAIT = 1,    /* the caller waits at once: skip waking the background thread           */
   HVD_AUTO_RELEASE = 2, /* release the handle by itself after the done callback                */
-  HVD_GROUP = 4      /* atomic group even when n == 1                                        */
+  HVD_GROUP = 4         /* atomic group even when n == 1                                        */
 };
 
 /* Submits n requests; n > 1 makes an atomic group: none runs until all are ready on all ranks.
  * Returns a handle > 0 that completes when all n have, or a negative hvd_status. */
-HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc,
-                           hvd_done_fn done, void* context);
+HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
+                           void* context);
 /* Submit and wait in one call. Returns the handle (to be released) and stores the status, or a negative
  * status if the submission itself was refused. HVD_TIMEOUT in *status: call hvd_wait again. */
 HVD_API int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status);
@@ -206,7 +199,7 @@ typedef struct hvd_output {
   const int64_t* splits; /* alltoall: received rows from each member                          */
   int32_t ndim;
   int32_t n_splits;
-  int64_t value;         /* join: the rank that joined last                                   */
+  int64_t value; /* join: the rank that joined last                                   */
 } hvd_output;
 /* Output `index` of a completed submission. */
 HVD_API int32_t hvd_result(int64_t handle, int32_t index, hvd_output* out);
