@@ -11,11 +11,11 @@ import atexit
 import base64
 import json
 import os
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, List, Optional
 
 from horovod.common import auth
+from horovod.runner.network import LOOPBACK, own_addresses, route_to
 from horovod.runner.store import StoreClient
 
 if TYPE_CHECKING:
@@ -94,16 +94,6 @@ def remembered(job: str) -> Optional[Offer]:
 
 def primary_address(towards: Optional[str] = None) -> str:
     """This machine's address on the route towards a host (or the world); loopback without a network."""
-    for target in (towards, "203.0.113.1"):  # the second is reserved for documentation: any route will do
-        if target is None:
-            continue
-        try:
-            family, _, _, _, where = socket.getaddrinfo(target, 9, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(where)  # sends nothing
-                found = str(probe.getsockname()[0])
-        except OSError:
-            continue
-        if not found.startswith("127."):
-            return found
-    return "127.0.0.1"
+    somewhere = "203.0.113.1"  # reserved for documentation: any route will do
+    found = (route_to(towards) if towards else None) or route_to(somewhere)
+    return found or next(iter(own_addresses()), LOOPBACK)

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional
 from horovod.common import config
 from horovod.runner import meeting, mpi
 from horovod.runner.identity import Identity, host_name
+from horovod.runner.network import LOOPBACK, own_addresses, route_to
 from horovod.runner.store import StoreClient, StoreError
 
 
@@ -52,8 +53,7 @@ def _agree(me: Identity, job: str, family: Optional[str], expected: str, timeout
 def agree(comm: mpi.Communicator, job: str, timeout: float) -> meeting.Offer:
     """Rank 0 of a communicator serves the store; everybody learns where. Collective."""
     _tell_engine(comm)
-    root = comm.bcast(_facts(None) if comm.rank == 0 else None, 0, timeout)
-    cards = [json.loads(one) for one in comm.allgather(_facts(json.loads(root)["name"]), timeout)]
+    cards = [json.loads(one) for one in comm.allgather(_facts(), timeout)]
     mine: Optional[meeting.Offer] = None
     if comm.rank == 0:
         mine = meeting.serve(job, _addresses_for(cards), comm.size)
@@ -74,10 +74,8 @@ def identity_of(comm: Any) -> Identity:
     return Identity(own.rank, own.size, host_name(), name, meet=meets, found_by=f"{name} of {own.size} ranks")
 
 
-def _facts(towards: Optional[str]) -> bytes:
-    uname = os.uname()
-    facts = {"name": uname.nodename, "address": meeting.primary_address(towards), "machine": _machine()}
-    return json.dumps(facts).encode()
+def _facts() -> bytes:
+    return json.dumps({"addresses": own_addresses(), "machine": _machine()}).encode()
 
 
 def _machine() -> str:
@@ -89,12 +87,18 @@ def _machine() -> str:
         return os.uname().nodename
 
 
-def _addresses_for(cards: List[Dict[str, str]]) -> List[str]:
-    """Rank 0's addresses on the routes to the others; loopback when all of them are here."""
-    others = [card["address"] for card in cards if card["machine"] != cards[0]["machine"]]
-    if not others:
-        return ["127.0.0.1"]
-    return list(dict.fromkeys(meeting.primary_address(other) for other in others))
+def _addresses_for(cards: List[Dict[str, Any]]) -> List[str]:
+    """Rank 0's addresses on the routes to the others; loopback when all of them are here.
+
+    An address that both machines have (a container bridge such as 172.17.0.1) leads nowhere and is skipped.
+    """
+    ours = set(cards[0]["addresses"])
+    found: List[str] = []
+    for card in cards:
+        if card["machine"] != cards[0]["machine"]:
+            routes = (route_to(theirs) for theirs in card["addresses"] if theirs not in ours)
+            found += [route for route in routes if route is not None][:1]
+    return list(dict.fromkeys(found)) or [LOOPBACK]
 
 
 def _tell_engine(comm: mpi.Communicator) -> None:

@@ -74,6 +74,29 @@ def can_bind(address: str) -> bool:
             return False
 
 
+def own_addresses() -> List[str]:
+    """The IPv4 addresses of this machine's interfaces, loopback aside."""
+    found = []
+    for _, name in socket.if_nameindex():
+        try:
+            found.append(interface_address(name))
+        except ValueError:
+            pass  # down, or IPv6 only
+    return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
+
+
+def route_to(target: str) -> Optional[str]:
+    """The address this machine would use towards another; None without a route."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(target, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(where)  # sends nothing
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return None
+    return None if found.startswith("127.") else found
+
+
 def source_address(host: str) -> str:
     """The address this machine would use to talk to a host (nothing is sent)."""
     from horovod.runner.ssh import real_name

@@ -85,7 +85,7 @@ class Hosts:
         self, command: List[str], inside: Optional[str] = None, **options: Any
     ) -> subprocess.Popen[str]:
         """Starts a command on the machine, or inside one of the hosts."""
-        prefix = ["ip", "netns", "exec", self._space[inside]] if inside else []
+        prefix = self._enter(inside) if inside else []
         environment = {**self.environment(), **options.pop("env", {})}
         return subprocess.Popen(
             prefix + command, env=environment, text=True,
@@ -146,7 +146,7 @@ class Hosts:
             old.kill()
             old.wait()
         self._daemons[name] = subprocess.Popen(
-            ["ip", "netns", "exec", self._space[name], _SSHD, "-D", "-f", f"{self.folder}/sshd_config"],
+            [*self._enter(name), _SSHD, "-D", "-f", f"{self.folder}/sshd_config"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         for _ in range(100):
@@ -157,6 +157,11 @@ class Hosts:
         raise RuntimeError(f"sshd of host {name} does not answer: {probe.stderr.decode()}")
 
     # ------------------------------------------------------------------------------------- private
+
+    def _enter(self, name: str) -> List[str]:
+        """The start of a command that runs on a host: in its network, under its name."""
+        named = f'hostname {name}; exec "$@"'
+        return ["ip", "netns", "exec", self._space[name], "unshare", "--uts", "sh", "-c", named, "sh"]
 
     def _make_network(self) -> None:
         _ip("link", "add", self._bridge, "type", "bridge")

@@ -10,6 +10,7 @@ import time
 import pytest
 from hosts_in_namespaces import Hosts, why_not
 from launching import HOROVODRUN, REPORT, reports
+from mpi_environments import MpiEnvironment
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no hosts for ssh: {REASON}")
@@ -197,3 +198,26 @@ def test_login_scripts_that_print_do_no_harm(hosts):
         with open(f"{hosts.folder}/bin/ssh", "w", encoding="utf-8") as file:
             file.write(before)
     assert done.returncode == 0 and done.stdout == "[0]<stdout>:hi\n", done.stderr
+
+
+@pytest.mark.parametrize("name, operations", [("openmpi", "gloo"), ("openmpi", "mpi"), ("mpich", "mpi")])
+def test_mpirun_over_ssh(hosts, name, operations):
+    """A real mpirun from one host to the other; the ranks' data over sockets and over MPI."""
+    mpi = MpiEnvironment(name)
+    reason = mpi.prepare()
+    if reason is not None:
+        pytest.skip(reason)
+    a, b = hosts.address["a"], hosts.address["b"]
+    where = (
+        ["--prefix", mpi.folder, "-H", f"{a}:2,{b}:2"]
+        if name == "openmpi"
+        else ["-ppn", "2", "-hosts", f"{a},{b}"]
+    )
+    passed = ["-x", "PYTHONPATH", "-x", "HOROVOD_CPU_OPERATIONS"] if name == "openmpi" else []
+    env = {key: value for key, value in mpi.environment().items() if key.startswith("OMPI_ALLOW")}
+    command = [mpi.mpirun, "-np", "4", *where, *passed, mpi.python, REPORT]
+    done = hosts.run(command, inside="a", env={**env, "HOROVOD_CPU_OPERATIONS": operations})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [(r["rank"], r["local_rank"], r["cross_rank"], r["mpi"]) for r in reports(done.stdout)] == [
+        (0, 0, 0, True), (1, 1, 0, True), (2, 0, 1, True), (3, 1, 1, True),
+    ]  # fmt: skip

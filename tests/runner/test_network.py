@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which host is this one, and which address leads where."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from horovod.runner import meeting, meeting_mpi, network
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", socket.gethostname()])
+def test_this_machine_is_recognised(host):
+    assert network.is_local(host)
+
+
+@pytest.mark.parametrize("host", ["198.51.100.7", "no-such-host.invalid"])
+def test_others_are_not(host):
+    assert not network.is_local(host)
+
+
+def test_a_slurm_node_name_is_this_machine(monkeypatch):
+    monkeypatch.setenv("SLURMD_NODENAME", "no-such-host.invalid")
+    assert network.is_local("no-such-host.invalid")
+
+
+def test_one_machine_stays_on_the_loopback_interface():
+    plan = network.choose_addresses(["localhost", "127.0.0.1"])
+    assert plan.bind == ["127.0.0.1"] and plan.local == {"localhost", "127.0.0.1"}
+    assert set(plan.store_for.values()) == {"127.0.0.1"} and "this machine" in plan.reasons[0]
+
+
+def test_several_hosts_use_the_address_that_leads_there(monkeypatch):
+    routes = {"a": "10.0.0.1", "b": "10.0.0.1", "c": "192.168.0.1"}
+    monkeypatch.setattr(network, "source_address", routes.__getitem__)
+    plan = network.choose_addresses(["localhost", "a", "b", "c"])
+    assert plan.bind == ["10.0.0.1", "192.168.0.1"]
+    assert plan.store_for == {"localhost": "10.0.0.1", **routes}
+    assert "c reaches the launcher at 192.168.0.1" in plan.reasons[2]
+
+
+def test_interfaces():
+    assert network.interface_address("lo") == "127.0.0.1"
+    with pytest.raises(
+        ValueError, match="nope0 does not exist or has no IPv4 address; interfaces here: .*lo"
+    ):
+        network.interface_address("nope0")
+    assert not [address for address in network.own_addresses() if address.startswith("127.")]
+
+
+def test_without_a_network_there_is_the_loopback_interface(monkeypatch):
+    monkeypatch.setattr(meeting, "route_to", lambda target: None)
+    monkeypatch.setattr(meeting, "own_addresses", list)
+    assert meeting.primary_address("somewhere") == "127.0.0.1"
+    monkeypatch.setattr(meeting, "own_addresses", lambda: ["10.0.0.9"])
+    assert meeting.primary_address("somewhere") == "10.0.0.9"
+
+
+def card(machine, *addresses):
+    return {"machine": machine, "addresses": list(addresses)}
+
+
+@pytest.mark.parametrize(
+    "cards, expected",
+    [
+        ([card("m0", "10.0.0.1"), card("m0", "10.0.0.1")], ["127.0.0.1"]),
+        ([card("m0", "10.0.0.1"), card("m1", "10.0.0.2")], ["to 10.0.0.2"]),
+        # both have a container bridge of the same address, listed first
+        ([card("m0", "172.17.0.1", "10.0.0.1"), card("m1", "172.17.0.1", "10.0.0.2")], ["to 10.0.0.2"]),
+        (
+            [card("m0", "10.0.0.1"), card("m1", "10.9.9.9", "10.0.0.2")],
+            ["to 10.0.0.2"],
+        ),  # no route to the first
+    ],
+)
+def test_rank_0_serves_where_the_others_can_reach_it(monkeypatch, cards, expected):
+    monkeypatch.setattr(meeting_mpi, "route_to", lambda to: None if to == "10.9.9.9" else f"to {to}")
+    assert meeting_mpi._addresses_for(cards) == expected
