@@ -6,6 +6,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 unset PYTHONPATH  # the demo runs the installed package, as a user has it
+unset MAKEFLAGS MAKELEVEL  # `make demo` is no business of the compilation below
+export CMAKE_BUILD_PARALLEL_LEVEL="$(nproc)"
 venv=${DEMO_VENV:-.venv-demo}
 python=${PYTHON:-python3}
 needed_mb=2500
