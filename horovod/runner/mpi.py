@@ -24,7 +24,6 @@ from typing import Any, List, Optional
 from horovod.common import config
 
 LIBRARY_VARIABLE = "HOROVOD_MPI_LIBRARY"
-_RTLD_NOLOAD = 4
 OPEN_MPI, MPICH, STANDARD = "Open MPI", "MPICH", "MPI standard ABI"
 
 
