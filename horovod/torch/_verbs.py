@@ -92,7 +92,7 @@ class Operation:
     ) -> None:
         verb = VERBS[verb_name]
         self._verb = verb
-        self._inputs = tensors
+        self._inputs = tensors = list(tensors)  # may be any iterable, and is gone through more than once
         self._in_place = in_place
         self._grouped = grouped
         self._handle = 0
