@@ -27,7 +27,7 @@ import time
 from typing import Any, Callable, Dict, List
 
 MODELS = ("linear", "residual")
-CONTENDERS = ("single", "local", "horovod", "ddp")
+CONTENDERS = {"single": "#bbbbbb", "local": "#999999", "horovod": "#2a6fbb", "ddp": "#d08770"}
 
 
 def step_times(step: Callable[[], None], steps: int) -> float:
@@ -148,7 +148,7 @@ def plot(table: Dict[str, Dict[str, float]], path: str) -> None:
     figure, axes = pyplot.subplots(1, len(table), figsize=(4 * len(table), 3.2))
     for axis, (name, row) in zip(axes, table.items()):
         rates = [1 / row[contender] for contender in CONTENDERS]
-        bars = axis.bar(CONTENDERS, rates, color=["#bbbbbb", "#999999", "#2a6fbb", "#d08770"])
+        bars = axis.bar(list(CONTENDERS), rates, color=list(CONTENDERS.values()))
         axis.bar_label(bars, fmt="%.2f", fontsize=8)
         axis.set_title(f"{name}: {row['over_ddp']:.2f} x DDP-Gloo", fontsize=10)
         axis.set_ylabel("steps / s")
@@ -172,9 +172,7 @@ def main() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.pathsep.join([os.path.dirname(here), here, os.environ.get("PYTHONPATH", "")])
     env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=path)
-    results = horovod.run(
-        worker, (port, arguments.rounds, arguments.steps), np=arguments.np, env=env
-    )[0]
+    results = horovod.run(worker, (port, arguments.rounds, arguments.steps), np=arguments.np, env=env)[0]
     table = summarise(results)
     print(f"{arguments.np} ranks, one thread each; steps a second")
     print(f"{'model':>10} {'single':>8} {'local':>8} {'horovod':>8} {'ddp':>8} {'hvd/ddp':>8} {'hidden':>7} "
