@@ -90,13 +90,12 @@ class Run {
     const int type = tf.TF_TensorType(tensor.get());
     shapes_.push_back(shape_of(tensor.get()));
     types_.push_back(type);
-    names_.push_back(kernel_.grouped ? member_name(kernel_.attributes.name, index, count)
-                                     : kernel_.attributes.name);
+    names_.push_back(kernel_.grouped ? member_name(kernel_.attributes.name, index, count) : kernel_.attributes.name);
     const Shape& shape = shapes_.back();
     if (kernel_.kind == HVD_REDUCESCATTER && shape.empty()) {
-      status.set(kInvalidArgument, std::string(kernel_.grouped ? "HorovodGroupedReducescatter"
-                                                               : "HorovodReducescatter") +
-                                       " does not support scalar inputs.");
+      status.set(kInvalidArgument,
+                 std::string(kernel_.grouped ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
+                     " does not support scalar inputs.");
       return false;
     }
     Tensor output;
@@ -147,9 +146,9 @@ class Run {
       request.name = names_[i].c_str();
       request.dtype = engine_dtype(types_[i]);
       request.input = data_of(inputs_[i].get());
-      request.output = outputs_[i]                      ? data_of(outputs_[i].get())
+      request.output = outputs_[i]                     ? data_of(outputs_[i].get())
                        : kernel_.kind == HVD_BROADCAST ? data_of(inputs_[i].get())
-                                                        : nullptr;
+                                                       : nullptr;
       request.shape = shapes_[i].data();
       request.ndim = static_cast<int32_t>(shapes_[i].size());
       request.splits = splits_.empty() ? nullptr : splits_.data();
@@ -157,8 +156,7 @@ class Run {
     }
     uint32_t flags = HVD_AUTO_RELEASE;
     if (kernel_.grouped) flags |= HVD_GROUP;
-    int64_t handle =
-        hvd_submit(requests.data(), static_cast<int32_t>(requests.size()), flags, on_alloc, on_done, this);
+    int64_t handle = hvd_submit(requests.data(), static_cast<int32_t>(requests.size()), flags, on_alloc, on_done, this);
     if (handle > 0) return true;
     status.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
     return false;

@@ -46,8 +46,7 @@ constexpr int kDestroyFunctor = 3;  // std::_Manager_operation::__destroy_functo
 
 DeferredDone::DeferredDone(TF_AsyncOpKernelDoneCallback* done) : original_(done) {
   auto* source = reinterpret_cast<FunctionObject*>(done);
-  moved_ = !refuse.load(std::memory_order_relaxed) &&
-           in_tensorflow(reinterpret_cast<const void*>(source->manage)) &&
+  moved_ = !refuse.load(std::memory_order_relaxed) && in_tensorflow(reinterpret_cast<const void*>(source->manage)) &&
            in_tensorflow(reinterpret_cast<const void*>(source->invoke));
   last_movable.store(moved_, std::memory_order_relaxed);
   if (!moved_) return;

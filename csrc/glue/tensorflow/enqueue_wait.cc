@@ -57,8 +57,8 @@ void compute_enqueue(void* kernel, TF_OpKernelContext* context) {
   const int type = tf.TF_TensorType(tensors.input);
   std::vector<int64_t> shape(static_cast<size_t>(tf.TF_NumDims(tensors.input)));
   for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.TF_Dim(tensors.input, static_cast<int>(i));
-  tensors.output = tf.TF_AllocateTensor(type, shape.data(), static_cast<int>(shape.size()),
-                                        tf.TF_TensorByteSize(tensors.input));
+  tensors.output =
+      tf.TF_AllocateTensor(type, shape.data(), static_cast<int>(shape.size()), tf.TF_TensorByteSize(tensors.input));
   hvd_request request{};
   request.struct_size = sizeof(request);
   request.kind = HVD_ALLREDUCE;
@@ -99,15 +99,12 @@ void compute_wait(void*, TF_OpKernelContext* context) {
     tf.TF_DeleteTensor(ticket);
     Pending tensors = take(handle);
     int32_t result = tensors.output ? hvd_wait(handle, -1.0) : static_cast<int32_t>(HVD_INVALID);
-    if (result == HVD_OK)
-      tf.TF_SetOutput(context, i, tensors.output, status);
-    else
-      status.set(error_code(result), tensors.output ? hvd_last_error() : "this ticket was used before");
+    if (result == HVD_OK) tf.TF_SetOutput(context, i, tensors.output, status);
+    else status.set(error_code(result), tensors.output ? hvd_last_error() : "this ticket was used before");
     hvd_release(handle);
     if (tensors.input) tf.TF_DeleteTensor(tensors.input);
     if (tensors.output) tf.TF_DeleteTensor(tensors.output);
-    if (!status.ok() && failure.ok())
-      failure.set(tf.TF_GetCode(status), tf.TF_Message(status));
+    if (!status.ok() && failure.ok()) failure.set(tf.TF_GetCode(status), tf.TF_Message(status));
   }
   if (!failure.ok()) tf.TF_OpKernelContext_Failure(context, failure);
 }

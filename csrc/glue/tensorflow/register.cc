@@ -43,23 +43,20 @@ void define(const char* op, Lines attributes, Lines inputs, Lines outputs, Shape
 
 void collective(const char* op, CreateFn create) {
   Status status;
-  tf.TF_RegisterKernelBuilder(
-      op, tf.TF_NewAsyncKernelBuilder(op, "CPU", create, compute_collective, delete_collective), status);
+  tf.TF_RegisterKernelBuilder(op, tf.TF_NewAsyncKernelBuilder(op, "CPU", create, compute_collective, delete_collective),
+                              status);
   note(op, status);
 }
 
 void query(const char* op, CreateFn create, bool takes_set) {
-  if (takes_set)
-    define(op, {"process_set_id: int = 0"}, {}, {"value: int32"}, scalar_output);
-  else
-    define(op, {}, {}, {"value: int32"}, scalar_output);
+  if (takes_set) define(op, {"process_set_id: int = 0"}, {}, {"value: int32"}, scalar_output);
+  else define(op, {}, {}, {"value: int32"}, scalar_output);
   Status status;
   tf.TF_RegisterKernelBuilder(op, tf.TF_NewKernelBuilder(op, "CPU", create, compute_query, delete_query), status);
   note(op, status);
 }
 
-#define NUMBERS                                                                                         \
-  "uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float32, float64"
+#define NUMBERS "uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float32, float64"
 constexpr const char* kNumber = "T: {" NUMBERS "}";
 constexpr const char* kAny = "T: {" NUMBERS ", bool}";
 constexpr const char* kAnyList = "T: list({" NUMBERS ", bool})";
@@ -84,8 +81,8 @@ void register_pair() {
       tf.TF_NewKernelBuilder("HorovodEnqueueAllreduce", "CPU", create_enqueue, compute_enqueue, delete_enqueue),
       status);
   note("HorovodEnqueueAllreduce", status);
-  tf.TF_RegisterKernelBuilder(
-      "HorovodWait", tf.TF_NewKernelBuilder("HorovodWait", "CPU", nullptr, compute_wait, nullptr), status);
+  tf.TF_RegisterKernelBuilder("HorovodWait",
+                              tf.TF_NewKernelBuilder("HorovodWait", "CPU", nullptr, compute_wait, nullptr), status);
   note("HorovodWait", status);
   tf.TF_RegisterKernelBuilder(
       "HorovodProbe", tf.TF_NewAsyncKernelBuilder("HorovodProbe", "CPU", nullptr, compute_probe, nullptr), status);
@@ -93,13 +90,13 @@ void register_pair() {
 }
 
 void register_all() {
-  define("HorovodAllreduce", {kNumber, kOp, kPrescale, kPostscale, kScope, kSet, kName}, {"tensor: T"},
-         {"sum: T"}, same_shapes);
+  define("HorovodAllreduce", {kNumber, kOp, kPrescale, kPostscale, kScope, kSet, kName}, {"tensor: T"}, {"sum: T"},
+         same_shapes);
   define("HorovodGroupedAllreduce", {kNumber, kCount, kOp, kPrescale, kPostscale, kScope, kSet, kName},
          {"tensors: N * T"}, {"sum: N * T"}, same_shapes);
   define("HorovodAllgather", {kAny, kScope, kSet, kName}, {"tensor: T"}, {"output: T"}, unknown_rows);
-  define("HorovodGroupedAllgather", {kAny, kCount, kScope, kSet, kName}, {"tensors: N * T"},
-         {"outputs: N * T"}, unknown_rows);
+  define("HorovodGroupedAllgather", {kAny, kCount, kScope, kSet, kName}, {"tensors: N * T"}, {"outputs: N * T"},
+         unknown_rows);
   define("HorovodBroadcast", {kAny, kRoot, kScope, kSet, kName}, {"tensor: T"}, {"output: T"}, same_shapes);
   define("HorovodGroupedBroadcast", {kAnyList, kRoot, kScope, kSet, kName}, {"tensors: T"}, {"outputs: T"},
          same_shapes);
@@ -133,22 +130,16 @@ void register_all() {
 
 __attribute__((constructor)) void on_load() {
   std::string missing = load_api();
-  if (missing.empty())
-    register_all();
-  else
-    *problem() = "this TensorFlow lacks " + missing;
+  if (missing.empty()) register_all();
+  else *problem() = "this TensorFlow lacks " + missing;
 }
 
 }  // namespace
 }  // namespace horovod::tensorflow
 
 // What went wrong while registering; empty when nothing did.
-extern "C" HVD_API const char* horovod_tensorflow_problem() {
-  return horovod::tensorflow::problem()->c_str();
-}
-extern "C" HVD_API int32_t horovod_tensorflow_can_defer() {
-  return horovod::tensorflow::last_done_was_movable();
-}
+extern "C" HVD_API const char* horovod_tensorflow_problem() { return horovod::tensorflow::problem()->c_str(); }
+extern "C" HVD_API int32_t horovod_tensorflow_can_defer() { return horovod::tensorflow::last_done_was_movable(); }
 extern "C" HVD_API void horovod_tensorflow_refuse_to_defer(int32_t refuse) {
   horovod::tensorflow::refuse_to_move(refuse != 0);
 }

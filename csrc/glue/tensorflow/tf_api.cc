@@ -16,8 +16,8 @@ std::string load_api() {
     if (!library) library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
   void* where = library ? library : RTLD_DEFAULT;
   std::string missing;
-#define HOROVOD_TF_LOOKUP(ret, name, args)                          \
-  tf.name = reinterpret_cast<ret(*) args>(dlsym(where, #name));     \
+#define HOROVOD_TF_LOOKUP(ret, name, args)                      \
+  tf.name = reinterpret_cast<ret(*) args>(dlsym(where, #name)); \
   if (!tf.name) missing += missing.empty() ? #name : ", " #name;
   HOROVOD_TF_FUNCTIONS(HOROVOD_TF_LOOKUP)
 #undef HOROVOD_TF_LOOKUP

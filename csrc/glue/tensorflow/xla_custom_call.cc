@@ -44,8 +44,8 @@ struct Call {
     std::istringstream in(text);
     int count = 0;
     std::getline(in, name);
-    in >> common.kind >> common.reduce_op >> common.prescale >> common.postscale >> common.process_set >>
-        common.root >> count;
+    in >> common.kind >> common.reduce_op >> common.prescale >> common.postscale >> common.process_set >> common.root >>
+        count;
     common.struct_size = sizeof(common);
     common.device = -1;
     shapes.resize(static_cast<size_t>(count));
@@ -87,8 +87,8 @@ bool register_target() {
   using Global = void* (*)();
   using Register = void (*)(void*, const std::string&, void*, const std::string&);
   auto global = reinterpret_cast<Global>(find("_ZN3xla24CustomCallTargetRegistry6GlobalEv"));
-  auto add = reinterpret_cast<Register>(find(
-      "_ZN3xla24CustomCallTargetRegistry8RegisterERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPvS8_"));
+  auto add = reinterpret_cast<Register>(
+      find("_ZN3xla24CustomCallTargetRegistry8RegisterERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPvS8_"));
   if (!global || !add) return false;
   add(global(), kTarget, reinterpret_cast<void*>(&collective), "Host");
   return true;
