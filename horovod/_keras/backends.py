@@ -62,7 +62,7 @@ class _Generic:
         self.name = name
         self.local = {id(v) for v in settings.local_variables}
         factor = settings.gradient_predivide_factor if settings.op == Average else 1.0
-        self.scales = {"prescale_factor": 1.0 / factor, "postscale_factor": factor}
+        self.scales: Dict[str, Any] = {"prescale_factor": 1.0 / factor, "postscale_factor": factor}
 
     def register_local(self, variable: Any) -> None:
         """Keeps the gradient of a variable on this rank."""
@@ -133,7 +133,7 @@ class _Jax(_Generic):
         )
 
 
-_MAKERS: Dict[str, Callable[[Settings, str], Any]] = {
+_MAKERS: Dict[str, Callable[[Settings, str], Reduction]] = {
     "tensorflow": _tensorflow,
     "torch": _Torch,
     "jax": _Jax,

@@ -110,7 +110,7 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
     base = getattr(optimizer, "_hvd_base", type(optimizer))
     legacy = hasattr(base, "_create_all_weights")
     reduce = reduction(settings, "tensorflow", f"Distributed{base.__name__}")
-    cls = type(
+    cls: Any = type(
         base.__name__,
         (DistributedMixin if legacy else _CurrentMixin, base),
         {

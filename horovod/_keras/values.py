@@ -22,9 +22,7 @@ def _tensor(array: Any) -> Any:
     return keras.ops.convert_to_tensor(array)
 
 
-def allreduce(
-    backend: str, value: Any, name: Optional[str], op: int, compression: Any, **scales: float
-) -> Any:
+def allreduce(backend: str, value: Any, name: Optional[str], op: int, compression: Any, **scales: Any) -> Any:
     """See `horovod.keras.allreduce`."""
     op = resolve_op(op)
     if backend == "tensorflow":

@@ -202,5 +202,5 @@ class GradientReduction:
                 results[i] = _collectives.allreduce(gradient, op=self.op, process_set=self.process_set)
         return results
 
-    def _scales(self) -> Dict[str, float]:
+    def _scales(self) -> Dict[str, Any]:
         return {"prescale_factor": self.prescale, "postscale_factor": self.postscale}

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from horovod.common import constants
 from horovod.common.basics import basics as _basics
+from horovod.common.constants import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
 from horovod.tensorflow import _xla
 from horovod.tensorflow._basics import *  # noqa: F403
-from horovod.tensorflow._basics import Average, Sum
 from horovod.tensorflow._library import ops as MPI_LIB
 from horovod.tensorflow.util import _executing_eagerly, normalize_name, tensor_name
 

@@ -89,7 +89,7 @@ def DistributedGradientTape(
     """
     check_predivide(gradient_predivide_factor, op)
     groups = check_groups(num_groups, groups)
-    cls = type(type(gradtape).__name__, (_DistributedTape, type(gradtape)), {"__module__": __name__})
+    cls: Any = type(type(gradtape).__name__, (_DistributedTape, type(gradtape)), {"__module__": __name__})
     tape = cls.__new__(cls)
     # One set of attributes, so that recording through either object is seen by both.
     object.__setattr__(tape, "__dict__", gradtape.__dict__)
