@@ -15,7 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from benchmarks import allreduce, busy_thread, coordinator, many_tensors, plot, report, startup, two_hosts
+from benchmarks import (
+    allreduce,
+    busy_thread,
+    coordinator,
+    many_tensors,
+    plot,
+    report,
+    startup,
+    tensorflow_allreduce,
+    two_hosts,
+)
 from benchmarks.environments import ROOT
 from benchmarks.harness import machine, save
 
@@ -26,6 +36,7 @@ BENCHMARKS: Dict[str, Callable[[bool], Dict[str, Any]]] = {
     "two_hosts": two_hosts.run,
     "coordinator": coordinator.run,
     "startup": startup.run,
+    "tensorflow": tensorflow_allreduce.run,
 }
 
 

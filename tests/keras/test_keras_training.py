@@ -117,6 +117,11 @@ def test_fit_eagerly(kind):
     assert max(run(kind, fitted, "sgd", {}, {"run_eagerly": True})) < 2e-5
 
 
+def test_arguments_of_old_scripts():
+    """Keras 2 still takes it; Keras 3 does not."""
+    assert max(run("tf_keras", fitted, "sgd", {}, {"experimental_run_tf_function": False})) < 2e-5
+
+
 def accumulated(average):
     """Four passes of a quarter of the batch each, on two ranks."""
     import numpy as np
