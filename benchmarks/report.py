@@ -47,9 +47,10 @@ def text(result: Dict[str, Any], about: Dict[str, Any], picture: str) -> str:
     where = f"on {about['cores']} cores"
     if about["realtime"]:
         where += " (with real-time priority for all where ranks have a core each)"
+    busy = f" The machine was doing other work too (load {about['load']:.0f}): read the ratios, not the times."
     return (
         f"A blocking in-place allreduce of float32 through `horovod.numpy` {where}, medians of one run. "
-        f"In brackets: how many times longer than this package.\n\n{table(result)}\n\n"
+        f"In brackets: how many times longer than this package.{busy if about['load'] > 1 else ''}\n\n{table(result)}\n\n"
         f"![Time of an allreduce against its size]({picture})"
     )
 

@@ -91,10 +91,11 @@ def test_documents_get_the_table_between_their_markers(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("README.md", "docs/tuning.md"):
         (tmp_path / name).write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
-    report.write(result, {"cores": 2, "realtime": False}, tmp_path)
+    report.write(result, {"cores": 2, "realtime": False, "load": 7.0}, tmp_path)
     readme = (tmp_path / "README.md").read_text()
     assert readme.startswith("before\n") and readme.endswith(f"{report.END}\nafter\n")
     assert "old" not in readme
+    assert "(load 7)" in readme
     assert "| 2 | 4 B | 20.0 us | 250.0 us (12.5x) | 20.0 us |" in readme
     assert "(docs/assets/benchmark_allreduce.png)" in readme
     assert "(assets/benchmark_allreduce.png)" in (tmp_path / "docs" / "tuning.md").read_text()
