@@ -47,11 +47,12 @@ def text(result: Dict[str, Any], about: Dict[str, Any], picture: str) -> str:
     where = f"on {about['cores']} cores"
     if about["realtime"]:
         where += " (with real-time priority for all where ranks have a core each)"
-    busy = f" The machine was doing other work too (load {about['load']:.0f}): read the ratios, not the times."
+    notes = ["In brackets: how many times longer than this package."]
+    if about["load"] > 1:
+        notes.append(f"The machine did other work too (load {about['load']:.0f}): read ratios, not times.")
     return (
         f"A blocking in-place allreduce of float32 through `horovod.numpy` {where}, medians of one run. "
-        f"In brackets: how many times longer than this package.{busy if about['load'] > 1 else ''}\n\n{table(result)}\n\n"
-        f"![Time of an allreduce against its size]({picture})"
+        f"{' '.join(notes)}\n\n{table(result)}\n\n![Time of an allreduce against its size]({picture})"
     )
 
 
