@@ -19,7 +19,7 @@ from benchmarks.harness import time_text
 
 def run(quick: bool = False) -> Dict[str, Any]:
     """{"rows": [...]}, one for each size of the job."""
-    build = ROOT / "build-tests"
+    build = ROOT / "build"
     configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DHOROVOD_TESTS=ON"]
     try:
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
