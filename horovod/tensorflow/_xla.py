@@ -7,6 +7,7 @@ offers the registry for it; all tensors of a call go into one blocking submissio
 
 from __future__ import annotations
 
+import struct
 from typing import Any, List, Optional, Sequence
 
 import tensorflow as tf
@@ -54,6 +55,11 @@ def why_not() -> Optional[str]:
     return None
 
 
+def _bits(value: float) -> int:
+    """The integer with the bits of a double: text that means the same in every locale."""
+    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+
+
 def call(
     kind: int,
     tensors: Sequence[Any],
@@ -79,7 +85,10 @@ def call(
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     unique = tf.compat.v1.get_default_graph().unique_name(name)
-    lines = [unique, f"{kind} {op} {prescale!r} {postscale!r} {process_set_id} {root} {len(tensors)}"]
+    lines = [
+        unique,
+        f"{kind} {op} {_bits(prescale)} {_bits(postscale)} {process_set_id} {root} {len(tensors)}",
+    ]
     for t in tensors:
         dims = t.shape.as_list()
         lines.append(" ".join(str(v) for v in [_ENGINE_DTYPE[t.dtype], len(dims), *dims]))

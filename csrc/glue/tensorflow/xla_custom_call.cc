@@ -9,10 +9,12 @@
 //
 //   <name>\n<kind> <op> <prescale> <postscale> <process set> <root> <count>\n
 //   <dtype> <ndim> <dimension>...\n           one line for each tensor
+// where the scale factors are the integers with the bits of the doubles.
 #include <dlfcn.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,29 +35,57 @@ void set_failure(XlaCustomCallStatus* status, const std::string& text) {
   *reinterpret_cast<std::optional<std::string>*>(status) = text;
 }
 
+// The numbers of a text, one after the other. (Not a stream: streams use locale objects, of which a process
+// with several C++ libraries has several.)
+class Numbers {
+ public:
+  explicit Numbers(const char* text) : text_(text) {}
+  int64_t next() {
+    char* end = nullptr;
+    int64_t number = strtoll(text_, &end, 10);
+    text_ = end;
+    return number;
+  }
+  int32_t next32() { return static_cast<int32_t>(next()); }
+  double next_double() {  // written as the integer with the same bits, which no locale changes
+    int64_t bits = next();
+    double number = 0;
+    memcpy(&number, &bits, sizeof(number));
+    return number;
+  }
+
+ private:
+  const char* text_;
+};
+
 struct Call {
-  std::string name;
-  hvd_request common{};
   std::vector<std::string> names;
   std::vector<std::vector<int64_t>> shapes;
   std::vector<hvd_request> requests;
 
   explicit Call(const std::string& text) {
-    std::istringstream in(text);
-    int count = 0;
-    std::getline(in, name);
-    in >> common.kind >> common.reduce_op >> common.prescale >> common.postscale >> common.process_set >> common.root >>
-        count;
+    const size_t line = text.find('\n');
+    const std::string name = text.substr(0, line);
+    Numbers numbers(text.c_str() + line + 1);
+    hvd_request common{};
     common.struct_size = sizeof(common);
+    common.kind = numbers.next32();
+    common.reduce_op = numbers.next32();
+    common.prescale = numbers.next_double();
+    common.postscale = numbers.next_double();
+    common.process_set = numbers.next32();
+    common.root = numbers.next32();
     common.device = -1;
+    const int count = numbers.next32();
     shapes.resize(static_cast<size_t>(count));
     requests.assign(static_cast<size_t>(count), common);
     for (int i = 0; i < count; ++i) {
       auto& shape = shapes[static_cast<size_t>(i)];
       auto& request = requests[static_cast<size_t>(i)];
-      in >> request.dtype >> request.ndim;
+      request.dtype = numbers.next32();
+      request.ndim = numbers.next32();
       shape.resize(static_cast<size_t>(request.ndim));
-      for (auto& dimension : shape) in >> dimension;
+      for (auto& dimension : shape) dimension = numbers.next();
       request.shape = shape.data();
       names.push_back(count == 1 ? name : member_name(name, i, count));
     }
