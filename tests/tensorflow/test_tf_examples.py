@@ -13,7 +13,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 EXAMPLES = {
-    "tensorflow1_graph_mnist.py": ("--steps 300", r"test accuracy (0\.[89]|1\.)"),
+    "tensorflow1_graph_mnist.py": ("--steps 800", r"test accuracy (0\.[89]|1\.)"),
     "tensorflow2_tape_mnist.py": ("--steps 200", r"saved .*\n.*test accuracy (0\.[89]|1\.)"),
     "tensorflow2_keras_mnist.py": (
         "--epochs 4 --steps 60",
