@@ -48,8 +48,7 @@ SUITES = [
     Suite("mxnet", ["tests/mxnet"], ".venv-mxnet"),
     Suite("docs", ["tests/docs"]),
     Suite("benchmarks", ["tests/benchmarks"]),
-    Suite("tensorflow-2.16", ["tests/tensorflow/test_tf_collectives.py", "tests/tensorflow/test_tf_tape.py"],
-          ".venv-tf-old"),
+    Suite("tensorflow-2.16", ["tests/tensorflow/test_tf_collectives.py"], ".venv-tf-old"),
     Suite("jax-0.6", ["tests/jax/test_grid.py", "tests/jax/test_programs.py"], ".venv-jax-old"),
     Suite("common", ["tests/common"]),
 ]  # fmt: skip

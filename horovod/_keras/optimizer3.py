@@ -45,14 +45,16 @@ class DistributedMixin:
         """Keeps the gradient of a variable on this rank."""
         self._hvd.register_local(var)
 
-    @property
-    def loss_scale_factor(self) -> Any:
-        """As in Keras. A loss scaler sets it on the optimizer it is made for: that is when it is noticed."""
-        return self.__dict__.get("loss_scale_factor")
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in Keras. A loss scaler sets `loss_scale_factor` on the optimizer it is made for: so it is noticed.
 
-    @loss_scale_factor.setter
-    def loss_scale_factor(self, value: Any) -> None:
-        self.__dict__["loss_scale_factor"] = value
+        Not a property, because Keras on TensorFlow does not assign a value that is there already.
+        """
+        super().__setattr__(name, value)
+        if name == "loss_scale_factor":
+            self._hvd_notice_scaler()
+
+    def _hvd_notice_scaler(self) -> None:
         scaler = callers.find(lambda o: getattr(o, "inner_optimizer", None) is self)
         if scaler is not None and not isinstance(scaler, DistributedMixin):
             # It decides from local gradients whether to skip a step. Ranks must decide alike, so it, and not
