@@ -46,7 +46,7 @@ class DistributedMixin:
         self._hvd.register_local(var)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """As in Keras. A loss scaler sets `loss_scale_factor` on the optimizer it is made for: so it is noticed.
+        """As in Keras. A loss scaler sets `loss_scale_factor` on the optimizer it is made for.
 
         Not a property, because Keras on TensorFlow does not assign a value that is there already.
         """

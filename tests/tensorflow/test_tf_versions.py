@@ -15,7 +15,7 @@ PYTHON = os.path.join(ROOT, ".venv-tf-old", "bin", "python")
 
 def test_older_tensorflow():
     if not os.path.exists(PYTHON):
-        pytest.skip("no .venv-tf-old: run `make .venv-tf-old/.ready` for an environment with an older TensorFlow")
+        pytest.skip("no .venv-tf-old: `make .venv-tf-old/.ready` makes an environment with an older one")
     env = {**os.environ, "PYTHONPATH": ROOT, "TF_CPP_MIN_LOG_LEVEL": "3"}
     script = os.path.join(HERE, "old_version_check.py")
     done = subprocess.run([PYTHON, script], env=env, capture_output=True, text=True, timeout=300)
