@@ -131,7 +131,7 @@ Engine::Engine(const hvd_world& world, const std::vector<hvd_link>& links, const
   std::vector<Liveness::Neighbour> neighbours;
   for (const hvd_link& link : links)
     if (link.kind == HVD_LINK_WATCH) neighbours.push_back({link.peer, link.fd});
-  liveness_ = std::make_unique<Liveness>(topology, std::move(neighbours), std::move(callbacks));
+  liveness_ = std::make_unique<Liveness>(topology, neighbours, std::move(callbacks));
   started_ = true;
   thread_ = start_thread("hvd-engine", [this] { background(); });
 }

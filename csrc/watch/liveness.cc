@@ -23,7 +23,7 @@ constexpr int kTickMs = 250;
 
 }  // namespace
 
-Liveness::Liveness(const Topology& topology, std::vector<Neighbour> neighbours, Callbacks callbacks)
+Liveness::Liveness(const Topology& topology, const std::vector<Neighbour>& neighbours, Callbacks callbacks)
     : topology_(topology), callbacks_(std::move(callbacks)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (const Neighbour& n : neighbours) {
     fcntl(n.fd, F_SETFL, fcntl(n.fd, F_GETFL) | O_NONBLOCK);

@@ -34,7 +34,7 @@ class Liveness {
     int fd;
   };
 
-  Liveness(const Topology& topology, std::vector<Neighbour> neighbours, Callbacks callbacks);
+  Liveness(const Topology& topology, const std::vector<Neighbour>& neighbours, Callbacks callbacks);
   ~Liveness();
 
   // Tells all ranks, as if a rank had died. Safe from any thread.

@@ -92,6 +92,7 @@ def static():
     mine, theirs = hvd.ProcessSet([0]), hvd.ProcessSet([1, 0])
     hvd.init(process_sets=[mine, theirs])
     total = float(hvd.allreduce(1.0, op=hvd.Sum, process_set=theirs)) if theirs.included() else 2.0
+    hvd.barrier()  # a rank that ends here would end the job of those still reducing
     errors = []
     for call in (lambda: hvd.add_process_set([1]), lambda: hvd.remove_process_set(mine)):
         try:
