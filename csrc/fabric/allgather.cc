@@ -8,22 +8,8 @@
 #include <cstring>
 
 #include "fabric/comm.h"
-#include "fabric/kernels/kernels.h"
 
 namespace hvd {
-namespace {
-
-constexpr size_t kStreamBytes = 8 << 20;
-
-void unpack(const Stream& sink, size_t begin, size_t end, const char* from, bool large) {
-  sink.each(begin, end, [&](const Span& part, size_t at) {
-    if (!part.out) return;
-    if (large) kernels::copy_stream(part.out, from + at, part.bytes);
-    else std::memcpy(part.out, from + at, part.bytes);
-  });
-}
-
-}  // namespace
 
 void Comm::allgather(const Stream& mine, const std::vector<size_t>& blocks, const std::vector<Stream>& sinks) {
   for (size_t i = 0; i < mine.spans().size(); ++i) {
@@ -105,15 +91,14 @@ void Comm::allgather(const Stream& mine, const std::vector<size_t>& blocks, cons
       size_t n = length(member, k);
       if (!n) continue;
       lane_.wait(locals_[other], packed);
-      unpack(sinks[member], begin, begin + n, in_slot(other, k & 1), large);
+      sinks[member].unpack(begin, begin + n, in_slot(other, k & 1), large);
     }
     for (int column = 0; hosts > 1 && column < columns; ++column) {
       if (column != me) lane_.wait(locals_[column], carried_round);
       for (int host = 0; host < hosts; ++host)
         if (host != layout.my_host)
-          place(column, host, k, [&](int member, const char* at) {
-            unpack(sinks[member], begin, begin + length(member, k), at, large);
-          });
+          place(column, host, k,
+                [&](int member, const char* at) { sinks[member].unpack(begin, begin + length(member, k), at, large); });
     }
     lane_.publish(done);
   }

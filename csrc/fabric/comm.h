@@ -31,6 +31,8 @@ class Stream {
   // Calls f(span part, offset from `begin`) for the parts that cover [begin, end).
   template <typename F>
   void each(size_t begin, size_t end, F f) const;
+  // Copies `from` to the outputs that cover [begin, end); around the cache when the whole is `large`.
+  void unpack(size_t begin, size_t end, const char* from, bool large) const;
 
  private:
   size_t index_at(size_t offset) const;
@@ -95,6 +97,9 @@ class Comm {
 
 // Batches up to this size are reduced by every rank for itself: one round instead of two.
 constexpr size_t kLightBytes = 16 << 10;
+
+// Writing around the cache only pays for results that do not fit into it.
+constexpr size_t kStreamBytes = 8 << 20;
 
 inline size_t Stream::index_at(size_t offset) const {
   size_t low = 0;

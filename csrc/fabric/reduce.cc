@@ -25,8 +25,6 @@ constexpr size_t kAlign = 64;
 constexpr size_t kNetSmallBytes = 16 << 10;
 // Two ranks: both chunks, and the part of the tensor they come from, stay in a core's second cache.
 constexpr size_t kPairChunk = 256 << 10;
-// Writing around the cache only pays for results that do not fit into it.
-constexpr size_t kStreamBytes = 8 << 20;
 
 // Share `i` of `n` of a chunk, in whole cache lines: [first, last).
 std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
@@ -40,14 +38,6 @@ void pack(const Stream& stream, size_t begin, size_t end, char* slot, const Redu
     if (!part.in) std::memset(slot + at, 0, part.bytes);
     else if (how.prescale != 1.0) kernels::scale(how.dtype, slot + at, part.in, part.bytes / item, how.prescale);
     else std::memcpy(slot + at, part.in, part.bytes);
-  });
-}
-
-void unpack(const Stream& stream, size_t begin, size_t end, const char* slot, bool large) {
-  stream.each(begin, end, [&](const Span& part, size_t at) {
-    if (!part.out) return;
-    if (large) kernels::copy_stream(part.out, slot + at, part.bytes);
-    else std::memcpy(part.out, slot + at, part.bytes);
   });
 }
 
@@ -172,7 +162,7 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
       net_reduce(result + first, (last - first) / item, how.dtype, how.op);
       if (how.postscale != 1.0 || how.divisor != 1)
         kernels::finish(how.dtype, result + first, (last - first) / item, how.postscale, how.divisor);
-      unpack(stream, begin + first, begin + last, result + first, large);
+      stream.unpack(begin + first, begin + last, result + first, large);
     }
     lane_.publish(reduced(c));
   };
@@ -190,7 +180,7 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
       if (other == me) continue;
       lane_.wait(locals_[other], reduced(c));
       auto [first, last] = share_of(length, other, owners);
-      unpack(stream, begin + first, begin + last, result_slot(other, c & 1) + first, large);
+      stream.unpack(begin + first, begin + last, result_slot(other, c & 1) + first, large);
     }
   }
 }
