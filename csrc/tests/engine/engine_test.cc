@@ -170,12 +170,14 @@ TEST(shutdown_fails_what_is_outstanding) {
   }
 }
 
+// Each rank waits for a tensor that no other sends; alone there is nobody to wait for, so no job of one.
 TEST(abort_reaches_every_rank) {
   for (const auto& locals : jobs()) {
+    if (locals == std::vector<int>{1}) continue;
     Job job(locals);
     std::atomic<long> faults{0};
     job.each([&](int rank) {
-      Tensor t("waits" + std::to_string(rank), 10, 1.f);  // nobody else sends it
+      Tensor t("waits" + std::to_string(rank), 10, 1.f);
       const hvd_request r = t.request();
       const auto told = [](const std::string& text) { return text.find("the test says so") != std::string::npos; };
       try {
