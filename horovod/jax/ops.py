@@ -22,9 +22,6 @@ from horovod.common.constants import (
     ALLTOALL,
     BARRIER,
     BROADCAST,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
     JOIN,
     KIND_NAME,
     REDUCESCATTER,
@@ -33,11 +30,9 @@ from horovod.common.constants import (
     Average,
 )
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.common.util import num_rank_is_power_2
 from horovod.jax import _gradients
 from horovod.jax._call import Call
 from horovod.jax._compat import in_program
-from horovod.jax._eager import dtype_number
 from horovod.jax.compression import Compression, Compressor
 
 
@@ -69,7 +64,7 @@ def allreduce(
     leaves, structure = jax.tree.flatten(tensor)
     arrays = [jnp.asarray(leaf) for leaf in leaves]
     if reduction == Adasum:
-        _check_adasum(arrays, process_set)
+        _check_adasum(arrays)
     call = _call(ALLREDUCE, name, process_set, op=reduction)
     call = call._replace(prescale=float(prescale_factor), postscale=float(postscale_factor))
     sent = [compression.compress(array) for array in arrays]
@@ -234,14 +229,10 @@ def _with_rows(kind: int, leaves: Sequence[Any]) -> List[Any]:
     return arrays
 
 
-def _check_adasum(arrays: Sequence[Any], process_set: ProcessSet) -> None:
-    if process_set_id(process_set) != 0:
-        raise NotImplementedError("Adasum does not support non-global process sets yet.")
-    if not num_rank_is_power_2(basics.size()):
-        raise NotImplementedError("Running Adasum with non-power of 2 ranks is not supported yet.")
+def _check_adasum(arrays: Sequence[Any]) -> None:
     for array in arrays:
-        if dtype_number(array.dtype) not in (FLOAT16, FLOAT32, FLOAT64):
-            raise ValueError(f"Adasum supports float16, float32 and float64, not {array.dtype}.")
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise ValueError(f"Adasum needs floating-point tensors, not {array.dtype}; use hvd.Sum.")
 
 
 def _outside_of_programs(verb: str) -> None:

@@ -109,6 +109,8 @@ class _DistributedAdasumOptimizer(_DistributedOptimizer):
     ) -> Any:
         """Steps locally, then replaces the step by the Adasum of all ranks' steps."""
         grads_and_vars = list(grads_and_vars)
+        if not self._hvd.active():
+            return self._optimizer.apply_gradients(grads_and_vars, global_step=global_step, name=name)
         variables = [v for g, v in grads_and_vars if g is not None]
         before = [tf.identity(v) for v in variables]
         with tf.control_dependencies(before):
@@ -118,8 +120,8 @@ class _DistributedAdasumOptimizer(_DistributedOptimizer):
             for variable, start in zip(variables, before):
                 delta = tf.convert_to_tensor(variable.read_value()) - start
                 packed, context = self._hvd.compression.compress(delta)
-                combined = self._hvd.compression.decompress(mpi_ops._allreduce(packed, op=Adasum), context)
-                updates.append(variable.assign(start + combined))
+                summed = mpi_ops._allreduce(packed, op=Adasum, process_set=self._hvd.process_set)
+                updates.append(variable.assign(start + self._hvd.compression.decompress(summed, context)))
             return tf.group(*updates)
 
 
@@ -181,9 +183,7 @@ def DistributedOptimizer(
             process_set=process_set,
             scale_local_gradients=scale_local_gradients,
         )
-    adasum = op == Adasum and _basics.size() > 1
-    if adasum and process_set is not global_process_set:
-        raise NotImplementedError("Adasum does not support process sets yet")
+    adasum = op == Adasum and (process_set.size() or 1) > 1
     prefix = "DistributedDelta" if adasum else "Distributed"
     name = name or f"{prefix}{type(optimizer).__name__}"
     reduction = GradientReduction(

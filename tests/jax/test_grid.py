@@ -200,15 +200,29 @@ def test_shapes_that_only_the_ranks_know(world, verb):
     check(world.run(run_grid, "eager", verb))
 
 
-def run_adasum(mode):
+def run_adasum(mode, chosen, ranks):
     import horovod.jax as hvd
 
-    arrays = [make("float32", (40,), r) for r in range(hvd.size())]
-    function = functools.partial(hvd.allreduce, op=hvd.Adasum)
-    want = reference.allreduce(arrays, hvd.Adasum)[hvd.rank()]
-    return [text for text in check_cases(mode, [("adasum", function, arrays[hvd.rank()], want)]) if text]
+    if hvd.rank() not in ranks:
+        return []
+    arrays = [make("float32", (40,), r) for r in ranks]
+    function = functools.partial(hvd.allreduce, op=hvd.Adasum, process_set=chosen)
+    mine = ranks.index(hvd.rank())
+    want = reference.allreduce(arrays, hvd.Adasum)[mine]
+    return [text for text in check_cases(mode, [("adasum", function, arrays[mine], want)]) if text]
+
+
+def run_adasum_in_both(mode):
+    import horovod.jax as hvd
+
+    failed = run_adasum(mode, hvd.global_process_set, list(range(hvd.size())))
+    if hvd.size() > 2:
+        some = hvd.add_process_set([0, 2])
+        failed += run_adasum(mode, some, [0, 2])
+        hvd.remove_process_set(some)
+    return failed
 
 
 @pytest.mark.parametrize("mode", ["eager", "jit"])
-def test_adasum(pair, mode):
-    check(pair.run(run_adasum, mode))
+def test_adasum(world, mode):
+    check(world.run(run_adasum_in_both, mode))

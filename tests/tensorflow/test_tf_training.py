@@ -124,26 +124,40 @@ def test_tf1_session_with_hook_and_aggregation(passes, average):
         assert steps == 6
 
 
-def adasum():
+def adasum(ranks):
     import numpy as np
     import tensorflow as tf
 
     import horovod.tensorflow as hvd
 
     v1 = tf.compat.v1
+    chosen = hvd.global_process_set if ranks is None else hvd.add_process_set(ranks)
     with tf.Graph().as_default():
         w = v1.get_variable("w", initializer=np.array([1.0, 2.0], np.float32))
-        optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.5), op=hvd.Adasum)
+        optimizer = hvd.DistributedOptimizer(
+            v1.train.GradientDescentOptimizer(0.5), op=hvd.Adasum, process_set=chosen
+        )
         direction = tf.constant([[1.0, 0.0], [0.0, 1.0]][hvd.rank()])
         train = optimizer.minimize(tf.reduce_sum(w * direction))
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
             session.run(train)
-            return optimizer.get_name(), session.run(w).tolist()
+            result = optimizer.get_name(), session.run(w).tolist()
+    if ranks is not None:
+        hvd.remove_process_set(chosen)
+    return result
 
 
 def test_adasum_adds_orthogonal_steps():
-    assert run("tensorflow", adasum) == [("DistributedDeltaGradientDescentOptimizer", [0.5, 1.5])] * 2
+    assert run("tensorflow", adasum, None) == [("DistributedDeltaGradientDescentOptimizer", [0.5, 1.5])] * 2
+
+
+def test_adasum_in_a_process_set():
+    alone = [
+        ("DistributedGradientDescentOptimizer", [0.5, 2.0]),
+        ("DistributedGradientDescentOptimizer", [1.0, 1.5]),
+    ]
+    assert run("tensorflow", adasum, [0]) == alone
 
 
 def helpers():
