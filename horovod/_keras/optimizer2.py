@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keras 2 (tf_keras) optimizers that reduce their gradients, both its current and its legacy classes.
 
-`fit` and `minimize` go through compute_gradients, custom loops often call apply_gradients alone: whichever
-comes first reduces. As with Keras 3, the wrapped optimizer shares all attributes with the one passed and
-keeps its class in saved models.
+`fit` and `minimize` go through compute_gradients, custom loops often call apply_gradients alone, and a loss
+scaler in between calls aggregate_gradients before it looks for infinities: whichever comes first reduces. As
+with Keras 3, the wrapped optimizer shares all attributes with the one passed and keeps its class in saved
+models.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from horovod._keras.optimizer3 import CallableList
 from horovod._keras.settings import Settings
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
+_TRACED = -1  # instead of the number of the step, while a function or a graph is built
+
 
 class DistributedMixin:
     """The methods put in front of an optimizer's own."""
@@ -26,7 +29,7 @@ class DistributedMixin:
     _hvd_settings: Settings
     _hvd_base: Any
     _agg_helper: Any
-    _aggregated_gradients = False
+    _hvd_reduced_at: Any = None  # when the gradients on their way to apply_gradients were reduced
 
     @property
     def process_set(self) -> Any:
@@ -42,8 +45,18 @@ class DistributedMixin:
         """Keeps the gradient of a variable on this rank."""
         self._hvd.register_local(var)
 
+    def _hvd_now(self) -> Any:
+        """The number of the step. It tells a reduction whose step a loss scaler skipped: the step is counted
+        but never gets to apply_gradients. Tracing visits both branches, so there is no such case there."""
+        return int(self.iterations.numpy()) if tf.executing_eagerly() else _TRACED  # type: ignore[attr-defined]
+
+    def _hvd_is_reduced(self) -> bool:
+        return self._hvd_reduced_at is not None and (
+            _TRACED in (self._hvd_reduced_at, self._hvd_now()) or self._hvd_reduced_at == self._hvd_now()
+        )
+
     def _hvd_reduce(self, gradients: List[Any], variables: List[Any]) -> List[Any]:
-        object.__setattr__(self, "_aggregated_gradients", True)
+        object.__setattr__(self, "_hvd_reduced_at", self._hvd_now())
         if self._agg_helper is not None:
             return list(self._agg_helper.compute_gradients(gradients, variables))
         return list(self._hvd(gradients, variables))
@@ -52,6 +65,9 @@ class DistributedMixin:
         pairs = list(pairs)
         variables = [v for _, v in pairs]
         return list(zip(self._hvd_reduce([g for g, _ in pairs], variables), variables))
+
+    def _hvd_pairs_once(self, pairs: Any) -> List[Any]:
+        return list(pairs) if self._hvd_is_reduced() else self._hvd_pairs(pairs)
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> List[Any]:
         """The reduced gradients (current optimizers)."""
@@ -69,12 +85,23 @@ class DistributedMixin:
         """The reduced gradients (legacy optimizers in graphs)."""
         return self._hvd_reduce(super().get_gradients(loss, params), list(params))  # type: ignore[misc]
 
+    def aggregate_gradients(self, grads_and_vars: Any) -> List[Any]:
+        """The reduced gradients (current optimizers)."""
+        return self._hvd_pairs_once(grads_and_vars)
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> List[Any]:
+        """The reduced gradients (legacy optimizers)."""
+        return self._hvd_pairs_once(grads_and_vars)
+
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """Applies the gradients, reducing them first unless compute_gradients has."""
-        pairs = list(grads_and_vars)
-        if not self._aggregated_gradients:
-            pairs = self._hvd_pairs(pairs)
-        object.__setattr__(self, "_aggregated_gradients", False)
+        """Applies the gradients, reducing them first unless that was done."""
+        pairs = self._hvd_pairs_once(grads_and_vars)
+        try:
+            return self._hvd_apply(pairs, *args, **kwargs)
+        finally:
+            object.__setattr__(self, "_hvd_reduced_at", None)
+
+    def _hvd_apply(self, pairs: List[Any], *args: Any, **kwargs: Any) -> Any:
         apply = super().apply_gradients  # type: ignore[misc]
         if self._agg_helper is None:
             return apply(pairs, *args, **kwargs)

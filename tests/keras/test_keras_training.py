@@ -169,11 +169,42 @@ def mixed():
     return [np.asarray(w).tolist() for w in weights], bool(all(np.isfinite(w).all() for w in weights))
 
 
-@pytest.mark.parametrize("kind", ["tensorflow", "torch", "jax"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_issue_2175_an_overflow_on_one_rank_skips_the_step_on_all(kind):
     (first, finite), (second, also_finite) = run(kind, mixed)
     assert first == second
     assert finite and also_finite
+
+
+def scaled_by_hand(legacy, compiled):
+    """A loss scaler of Keras 2 around the wrapped optimizer, in a loop of the user's own."""
+    import numpy as np
+    import tensorflow as tf
+
+    keras, hvd = front_end()
+    optimizers = keras.optimizers.legacy if legacy else keras.optimizers
+    inner = hvd.DistributedOptimizer(optimizers.SGD(0.5), op=hvd.Sum)
+    scaler = keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=4.0)
+    w = tf.Variable([1.0, 1.0])
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = scaler.get_scaled_loss(tf.reduce_sum(w * x))
+        (gradient,) = scaler.get_unscaled_gradients(tape.gradient(loss, [w]))
+        scaler.apply_gradients([(gradient, w)])
+
+    step = tf.function(step) if compiled else step
+    for i in range(4):
+        overflow = i in (0, 2) and hvd.rank() == 1
+        step(tf.constant([np.inf if overflow else 1.0, float(hvd.rank())]))
+    return w.numpy().tolist(), float(scaler.loss_scale), int(scaler.iterations)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])
+@pytest.mark.parametrize("legacy", [False, True], ids=["current", "legacy"])
+def test_a_loss_scaler_around_the_optimizer_skips_on_all_ranks(legacy, compiled):
+    # Steps 0 and 2 are skipped, each halving the scale; steps 1 and 3 apply 0.5 * (1 + 1) and 0.5 * (0 + 1).
+    assert run("tf_keras", scaled_by_hand, legacy, compiled) == [([-1.0, 0.0], 1.0, 4)] * 2
 
 
 def custom_step():
