@@ -17,6 +17,17 @@ from horovod.common.basics import basics as _basics
 Logs = Optional[Dict[str, Any]]
 
 
+def with_base(behaviour: type, base: type, module: str) -> Any:
+    """A behaviour as a callback of one Keras, known by its name in that front end's module.
+
+    Args:
+        behaviour: a class of this module, e.g. MetricAverageCallback.
+        base: keras.callbacks.Callback, or a class derived from it.
+        module: where users and pickle find the result.
+    """
+    return type(behaviour.__name__, (behaviour, base), {"__doc__": behaviour.__doc__, "__module__": module})
+
+
 class AnyKeras:
     """Lets a callback of Keras 3 run in the `fit` of Keras 2, which asks more of its callbacks."""
 
@@ -32,11 +43,16 @@ class AnyKeras:
         return False
 
 
-class BroadcastGlobalVariables(AnyKeras):
-    """Gives all ranks the root's model and optimizer variables, once.
+class BroadcastGlobalVariablesCallback(AnyKeras):
+    """Starts all ranks with the root's weights and optimizer state.
 
     A model and an optimizer that have their variables are broadcast before the first batch; what is only made
     by the first batch is broadcast after it.
+
+    Args:
+        root_rank: the rank whose values are taken.
+        device: accepted for compatibility.
+        local_variables: variables to leave alone.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
@@ -93,8 +109,12 @@ def _list_of_variables(local: Any) -> List[Any]:
     return some
 
 
-class MetricAverage(AnyKeras):
-    """Averages the epoch's metrics over all ranks, for the callbacks after it and for the history."""
+class MetricAverageCallback(AnyKeras):
+    """Averages the metrics over all ranks at the end of each epoch.
+
+    Args:
+        device: accepted for compatibility.
+    """
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -119,8 +139,18 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-class LearningRateSchedule(AnyKeras):
-    """Sets the learning rate to initial_lr times a multiplier of the epoch."""
+class LearningRateScheduleCallback(AnyKeras):
+    """Sets the learning rate to initial_lr * multiplier(epoch) between two epochs.
+
+    Args:
+        initial_lr: the rate to start from.
+        multiplier: a function of the epoch, or a number m, meaning m ** (epoch - start_epoch).
+        start_epoch: first epoch to adjust.
+        end_epoch: first epoch not to adjust any more.
+        staircase: once an epoch; else every batch, with fractions of epochs.
+        momentum_correction: scale momentum with the rate for the batch in which it changes.
+        steps_per_epoch: batches in an epoch; found out when not given.
+    """
 
     def __init__(
         self,
@@ -224,8 +254,16 @@ def _set(optimizer: Any, name: str, value: float) -> None:
     setattr(optimizer, name, value)
 
 
-class LearningRateWarmup(LearningRateSchedule):
-    """Raises the rate from initial_lr / size to initial_lr over the first epochs."""
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raises the rate from initial_lr / size to initial_lr over the first epochs.
+
+    Args:
+        initial_lr: the rate to reach, already scaled by the number of ranks; the optimizer's by default.
+        warmup_epochs: how many epochs it takes.
+        momentum_correction: as in LearningRateScheduleCallback.
+        steps_per_epoch: batches in an epoch; found out when not given.
+        verbose: 1 to print when it is done.
+    """
 
     def __init__(
         self,
@@ -268,3 +306,37 @@ class LearningRateWarmup(LearningRateSchedule):
                 f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to "
                 f"{_get(self._optimizer, 'learning_rate'):g}."
             )
+
+
+class BestModelCheckpoint:
+    """ModelCheckpoint that keeps the best model only.
+
+    Args:
+        monitor: the metric to look at.
+        verbose: 1 to print when it saves.
+        save_weights_only: leave the architecture and the optimizer out.
+        mode: "min", "max" or "auto".
+        save_freq: "epoch" or a number of batches.
+        filepath: where to; may also be set later, before training.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        filepath: Optional[str] = None,
+    ) -> None:
+        placeholder = "best.weights.h5" if save_weights_only else "best.keras"
+        super().__init__(  # type: ignore[call-arg]
+            filepath=filepath or placeholder,
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
+        self.filepath = filepath

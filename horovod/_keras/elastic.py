@@ -59,8 +59,8 @@ class KerasState(ObjectState):
         super().sync()
 
 
-class CommitState(AnyKeras):
-    """Commits the state every N batches and at the end of an epoch."""
+class CommitStateCallback(AnyKeras):
+    """Commits the state every `batches_per_commit` batches and at the end of each epoch."""
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
         super().__init__()
@@ -84,8 +84,8 @@ class CommitState(AnyKeras):
         self.state.commit()
 
 
-class UpdateBatchState(AnyKeras):
-    """Keeps `state.batch`, and shortens an epoch that was interrupted by the batches already done."""
+class UpdateBatchStateCallback(AnyKeras):
+    """Keeps `state.batch`; an interrupted epoch is shortened by the batches already done."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class UpdateBatchState(AnyKeras):
         self.state.batch = 0
 
 
-class UpdateEpochState(AnyKeras):
+class UpdateEpochStateCallback(AnyKeras):
     """Keeps `state.epoch`, counted over restarts."""
 
     def __init__(self, state: Any) -> None:

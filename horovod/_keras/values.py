@@ -8,6 +8,85 @@ from typing import Any, Optional
 import numpy as np
 
 from horovod.common.arguments import resolve_op
+from horovod.common.constants import Average
+
+
+class Values:
+    """The verbs of a Keras front end.
+
+    Args:
+        backend: "tensorflow", whose own kernels are used; on "torch" and "jax" values go through NumPy.
+    """
+
+    def __init__(self, backend: str) -> None:
+        self._tensorflow = backend == "tensorflow"
+
+    def allreduce(
+        self,
+        value: Any,
+        name: Optional[str] = None,
+        average: Optional[bool] = None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        op: Optional[int] = None,
+        compression: Any = None,
+    ) -> Any:
+        """Reduces a tensor, an array or a number over all ranks; the average by default.
+
+        Args:
+            value: what to reduce.
+            name: what the ranks match by.
+            average: deprecated, use `op`.
+            prescale_factor: multiplies the value before the reduction.
+            postscale_factor: multiplies the result.
+            op: Average, Sum, ...
+            compression: as in `DistributedOptimizer`.
+        """
+        op = resolve_op(op, average)
+        scales: Any = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+        if self._tensorflow:
+            import tensorflow as tf
+
+            from horovod.tensorflow import _collectives
+            from horovod.tensorflow.compression import Compression
+
+            tensor = tf.constant(value, name=name) if not tf.is_tensor(value) else value
+            compression = compression or Compression.none
+            reduced = _collectives.allreduce(tensor, op=op, compression=compression, name=name, **scales)
+            return _evaluate(reduced)
+        import horovod.numpy as hvd
+
+        return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
+
+    def allgather(self, value: Any, name: Optional[str] = None) -> Any:
+        """Concatenates the ranks' values along the first dimension."""
+        if self._tensorflow:
+            from horovod.tensorflow import mpi_ops
+
+            return _evaluate(mpi_ops.allgather(value, name=name))
+        import horovod.numpy as hvd
+
+        return _tensor(hvd.allgather(_numpy(value), name=name))
+
+    def broadcast(self, value: Any, root_rank: int, name: Optional[str] = None) -> Any:
+        """The root's value on every rank."""
+        if self._tensorflow:
+            from horovod.tensorflow import mpi_ops
+
+            return _evaluate(mpi_ops.broadcast(value, root_rank, name=name))
+        import horovod.numpy as hvd
+
+        return _tensor(hvd.broadcast(_numpy(value), root_rank, name=name))
+
+    def reducescatter(self, value: Any, name: Optional[str] = None, op: int = Average) -> Any:
+        """Reduces the ranks' values and gives each rank its share of the rows."""
+        if self._tensorflow:
+            from horovod.tensorflow import _collectives
+
+            return _evaluate(_collectives.reducescatter(value, name=name, op=op))
+        import horovod.numpy as hvd
+
+        return _tensor(hvd.reducescatter(_numpy(value), name=name, op=op))
 
 
 def _numpy(value: Any) -> Any:
@@ -20,59 +99,6 @@ def _tensor(array: Any) -> Any:
     import keras
 
     return keras.ops.convert_to_tensor(array)
-
-
-def allreduce(backend: str, value: Any, name: Optional[str], op: int, compression: Any, **scales: Any) -> Any:
-    """See `horovod.keras.allreduce`."""
-    op = resolve_op(op)
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        from horovod.tensorflow import _collectives
-        from horovod.tensorflow.compression import Compression
-
-        tensor = tf.constant(value, name=name) if not tf.is_tensor(value) else value
-        return _evaluate(
-            _collectives.allreduce(
-                tensor, op=op, compression=compression or Compression.none, name=name, **scales
-            )
-        )
-    import horovod.numpy as hvd
-
-    return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
-
-
-def allgather(backend: str, value: Any, name: Optional[str]) -> Any:
-    """See `horovod.keras.allgather`."""
-    if backend == "tensorflow":
-        from horovod.tensorflow import mpi_ops
-
-        return _evaluate(mpi_ops.allgather(value, name=name))
-    import horovod.numpy as hvd
-
-    return _tensor(hvd.allgather(_numpy(value), name=name))
-
-
-def broadcast(backend: str, value: Any, root_rank: int, name: Optional[str]) -> Any:
-    """See `horovod.keras.broadcast`."""
-    if backend == "tensorflow":
-        from horovod.tensorflow import mpi_ops
-
-        return _evaluate(mpi_ops.broadcast(value, root_rank, name=name))
-    import horovod.numpy as hvd
-
-    return _tensor(hvd.broadcast(_numpy(value), root_rank, name=name))
-
-
-def reducescatter(backend: str, value: Any, name: Optional[str], op: int) -> Any:
-    """See `horovod.keras.reducescatter`."""
-    if backend == "tensorflow":
-        from horovod.tensorflow import _collectives
-
-        return _evaluate(_collectives.reducescatter(value, name=name, op=op))
-    import horovod.numpy as hvd
-
-    return _tensor(hvd.reducescatter(_numpy(value), name=name, op=op))
 
 
 def _evaluate(tensor: Any) -> Any:

@@ -1,68 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient compression for `allreduce(compression=...)` and the optimizer: fewer bytes on the wire."""
+"""How tensors of JAX are cast for `compression=`; see horovod/common/compression.py for the protocol."""
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import jax.numpy as jnp
 
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor
 
-class Compressor:
-    """Interface: anything with these two static methods is accepted as `compression=`."""
+__all__ = ("BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor")
+
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def is_wider(tensor: Any, wire: Any) -> bool:
+        return bool(jnp.issubdtype(tensor.dtype, jnp.floating) and tensor.dtype.itemsize > 2)
 
     @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor to send, and what `decompress` needs to undo it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The received tensor in its original form."""
-        raise NotImplementedError
+    def cast(tensor: Any, dtype: Any) -> Any:
+        return tensor.astype(dtype)
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
+class FP16Compressor(_Cast):
+    """Sends floating-point tensors as float16."""
 
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The tensor itself."""
-        return tensor
+    wire = jnp.float16
 
 
-def _cast(tensor: Any, dtype: Any) -> Tuple[Any, Any]:
-    if not jnp.issubdtype(tensor.dtype, jnp.floating) or tensor.dtype.itemsize <= 2:
-        return tensor, tensor.dtype
-    return tensor.astype(dtype), tensor.dtype
+class BF16Compressor(_Cast):
+    """Sends floating-point tensors as bfloat16: float32's range, fewer digits."""
 
-
-class FP16Compressor(Compressor):
-    """Sends floating tensors as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor as float16, and its type."""
-        return _cast(tensor, jnp.float16)
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The tensor in its original type."""
-        return tensor.astype(ctx)
-
-
-class BF16Compressor(FP16Compressor):
-    """Sends floating tensors as bfloat16, which keeps the range of float32."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor as bfloat16, and its type."""
-        return _cast(tensor, jnp.bfloat16)
+    wire = jnp.bfloat16
 
 
 class Compression:

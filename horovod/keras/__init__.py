@@ -7,13 +7,13 @@ The backend is the one Keras runs on (KERAS_BACKEND); no other framework is impo
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Optional
 
 import keras as _keras
 
 from horovod import _keras as _impl
-from horovod._keras import saving, values
-from horovod.common.arguments import resolve_op
+from horovod._keras.saving import Saving as _Saving
+from horovod._keras.values import Values as _Values
 from horovod.common.basics import basics as _basics
 from horovod.common.constants import Adasum, Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -40,6 +40,14 @@ ddl_built = _basics.ddl_built
 ccl_built = _basics.ccl_built
 cuda_built = _basics.cuda_built
 rocm_built = _basics.rocm_built
+
+_BACKEND = _keras.config.backend()
+_values = _Values(_BACKEND)
+allreduce = _values.allreduce
+allgather = _values.allgather
+broadcast = _values.broadcast
+reducescatter = _values.reducescatter
+load_model = _Saving(_keras).load_model
 
 __all__ = [
     "Adasum",
@@ -80,8 +88,6 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
 ]
-
-_BACKEND = _keras.config.backend()
 
 
 def __getattr__(name: str) -> Any:
@@ -188,68 +194,3 @@ def broadcast_global_variables(root_rank: int) -> Any:
     from horovod.tensorflow.functions import broadcast_global_variables as broadcast_all
 
     return broadcast_all(root_rank)
-
-
-def allreduce(
-    value: Any,
-    name: Optional[str] = None,
-    average: Optional[bool] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    op: Optional[int] = None,
-    compression: Any = None,
-) -> Any:
-    """Reduces a tensor, an array or a number over all ranks; the average by default.
-
-    Args:
-        value: what to reduce.
-        name: what the ranks match by.
-        average: deprecated, use `op`.
-        prescale_factor: multiplies the value before the reduction.
-        postscale_factor: multiplies the result.
-        op: Average, Sum, ...
-        compression: as in `DistributedOptimizer`.
-    """
-    return values.allreduce(
-        _BACKEND,
-        value,
-        name,
-        resolve_op(op, average),
-        compression,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-    )
-
-
-def allgather(value: Any, name: Optional[str] = None) -> Any:
-    """Concatenates the ranks' values along the first dimension."""
-    return values.allgather(_BACKEND, value, name)
-
-
-def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
-    """The root's value on every rank."""
-    return values.broadcast(_BACKEND, value, root_rank, name)
-
-
-def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
-    """Reduces the ranks' values and gives each rank its share of the rows."""
-    return values.reducescatter(_BACKEND, value, name, op)
-
-
-def load_model(
-    filepath: str,
-    custom_optimizers: Optional[Sequence[Any]] = None,
-    custom_objects: Optional[Dict[str, Any]] = None,
-    compression: Any = None,
-    legacy_opts: bool = False,
-) -> Any:
-    """Loads a saved model with its optimizer wrapped as by `DistributedOptimizer`, its state kept.
-
-    Args:
-        filepath: as in keras.models.load_model.
-        custom_optimizers: optimizer classes that Keras does not know.
-        custom_objects: further names for loading.
-        compression: as in `DistributedOptimizer`.
-        legacy_opts: accepted for compatibility; legacy optimizers are recognised.
-    """
-    return saving.load_model(_keras, filepath, custom_optimizers, custom_objects, compression)

@@ -8,6 +8,7 @@ from typing import Any, Callable
 import keras
 
 from horovod._keras import elastic as _impl
+from horovod._keras.callbacks import with_base
 from horovod._keras.elastic import KerasState
 from horovod.common.basics import basics as _basics
 from horovod.common.elastic import run_fn
@@ -34,14 +35,7 @@ def _reset() -> None:
     _basics.shutdown()
     _basics.init()
 
-
-class CommitStateCallback(_impl.CommitState, keras.callbacks.Callback):
-    """Commits the state every `batches_per_commit` batches and at the end of each epoch."""
-
-
-class UpdateBatchStateCallback(_impl.UpdateBatchState, keras.callbacks.Callback):
-    """Keeps `state.batch`; an interrupted epoch goes on where it stopped."""
-
-
-class UpdateEpochStateCallback(_impl.UpdateEpochState, keras.callbacks.Callback):
-    """Keeps `state.epoch`, counted over restarts."""
+_base = keras.callbacks.Callback
+CommitStateCallback = with_base(_impl.CommitStateCallback, _base, __name__)
+UpdateBatchStateCallback = with_base(_impl.UpdateBatchStateCallback, _base, __name__)
+UpdateEpochStateCallback = with_base(_impl.UpdateEpochStateCallback, _base, __name__)

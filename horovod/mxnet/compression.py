@@ -1,55 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient compression for `DistributedTrainer`: fewer bytes on the wire."""
+"""How tensors of MXNet are cast for `compression=`; see horovod/common/compression.py for the protocol."""
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor
 
-class Compressor:
-    """Interface: anything with these two static methods is accepted as `compression=`."""
+__all__ = ("Compression", "Compressor", "FP16Compressor", "NoneCompressor")
+
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def is_wider(tensor: Any, wire: Any) -> bool:
+        return bool(np.dtype(tensor.dtype).kind == "f" and np.dtype(tensor.dtype).itemsize > 2)
 
     @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor to send, and what `decompress` needs to undo it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The received tensor in its original form."""
-        raise NotImplementedError
+    def cast(tensor: Any, dtype: Any) -> Any:
+        return tensor.astype(dtype, copy=False)
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
+class FP16Compressor(_Cast):
+    """Sends floating-point tensors as float16."""
 
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The tensor itself."""
-        return tensor
-
-
-class FP16Compressor(Compressor):
-    """Sends floating tensors as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor as float16, and its type."""
-        if np.dtype(tensor.dtype).kind != "f":
-            return tensor, tensor.dtype
-        return tensor.astype("float16", copy=False), tensor.dtype
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The tensor in its original type."""
-        return tensor.astype(ctx, copy=False)
+    wire = "float16"
 
 
 class Compression:

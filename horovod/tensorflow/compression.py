@@ -1,65 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Casts a tensor before it is sent and back after; any class with the same two methods can take part."""
+"""How tensors of TensorFlow are cast for `compression=`; the protocol is in horovod/common/compression.py."""
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import tensorflow as tf
 
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor
 
-class Compressor:
-    """What `compression=` arguments take."""
+__all__ = ("BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor")
+
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def is_wider(tensor: Any, wire: Any) -> bool:
+        return bool(tensor.dtype.is_floating and tensor.dtype != wire)
 
     @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor to send, and what `decompress` needs to know."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The received tensor in its original form."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor
-
-
-class _Cast(Compressor):
-    """Sends floating-point tensors in a narrower type."""
-
-    dtype: Any = None
-
-    @classmethod
-    def compress(cls, tensor: Any) -> Tuple[Any, Any]:  # type: ignore[override]
-        if tensor.dtype.is_floating and tensor.dtype != cls.dtype:
-            return tf.cast(tensor, cls.dtype), tensor.dtype
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tf.cast(tensor, ctx)
+    def cast(tensor: Any, dtype: Any) -> Any:
+        return tf.cast(tensor, dtype)
 
 
 class FP16Compressor(_Cast):
     """Sends floating-point tensors as float16."""
 
-    dtype = tf.float16
+    wire = tf.float16
 
 
 class BF16Compressor(_Cast):
     """Sends floating-point tensors as bfloat16: float32's range, fewer digits."""
 
-    dtype = tf.bfloat16
+    wire = tf.bfloat16
 
 
 class Compression:

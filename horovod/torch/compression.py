@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient compression: what travels between the ranks may be smaller than what is computed.
+"""How tensors of PyTorch are cast for `compression=`; see horovod/common/compression.py for the protocol.
 
-The protocol is two methods, as static methods of a class or as methods of an instance:
-
-    compress(tensor) -> (wire, context)       `wire` is what is reduced
-    decompress(wire, context) -> tensor       brings the reduced `wire` back
-
-An instance may keep state. One that needs state *per parameter* (error feedback, for instance) also has
+A compressor may be an instance and keep state. One that needs state *per parameter* (error feedback, for
+instance) also has
 
     for_parameter(name, parameter) -> compressor
 
 which `DistributedOptimizer` calls once a parameter; the compressor it returns serves that one alone.
-`wire` must have the same shape and dtype on every rank.
 """
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol, Tuple, runtime_checkable
+from typing import Any, Protocol, Tuple, runtime_checkable
 
 import torch
+
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor
+
+__all__ = (
+    "BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor", "SupportsCompression",
+    "for_parameter",
+)  # fmt: skip
 
 
 @runtime_checkable
@@ -30,64 +32,26 @@ class SupportsCompression(Protocol):
     def decompress(self, tensor: torch.Tensor, ctx: Any) -> torch.Tensor: ...
 
 
-class Compressor:
-    """Base class of the compressors here; deriving from it is optional."""
+class _Cast(CastCompressor):
+    @staticmethod
+    def is_wider(tensor: torch.Tensor, wire: torch.dtype) -> bool:
+        return tensor.is_floating_point() and tensor.dtype is not wire
 
     @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        """Returns what to send and whatever `decompress` needs to undo it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Returns the tensor as it was before `compress`, but for the reduction."""
-        raise NotImplementedError
+    def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return tensor.to(dtype)
 
 
-class NoneCompressor(Compressor):
-    """Sends gradients as they are."""
+class FP16Compressor(_Cast):
+    """Sends floating-point tensors as float16."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, None]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: None) -> torch.Tensor:
-        return tensor
+    wire = torch.float16
 
 
-def _narrow(tensor: torch.Tensor, dtype: torch.dtype) -> Tuple[torch.Tensor, Optional[torch.dtype]]:
-    if tensor.is_floating_point() and tensor.dtype is not dtype:
-        return tensor.to(dtype), tensor.dtype
-    return tensor, None
+class BF16Compressor(_Cast):
+    """Sends floating-point tensors as bfloat16: float32's range, fewer digits."""
 
-
-def _widen(tensor: torch.Tensor, dtype: Optional[torch.dtype]) -> torch.Tensor:
-    return tensor if dtype is None else tensor.to(dtype)
-
-
-class FP16Compressor(Compressor):
-    """Sends floating point tensors as float16; the sums are formed in float32."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Optional[torch.dtype]]:
-        return _narrow(tensor, torch.float16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Optional[torch.dtype]) -> torch.Tensor:
-        return _widen(tensor, ctx)
-
-
-class BF16Compressor(Compressor):
-    """Sends floating point tensors as bfloat16: float32's range, so gradients neither over- nor underflow."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Optional[torch.dtype]]:
-        return _narrow(tensor, torch.bfloat16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Optional[torch.dtype]) -> torch.Tensor:
-        return _widen(tensor, ctx)
+    wire = torch.bfloat16
 
 
 class Compression:
