@@ -133,6 +133,13 @@ int32_t hvd_stop(void) {
 
 int32_t hvd_is_running(void) { return engine.load() != nullptr; }
 
+int32_t hvd_check(void) {
+  return guarded<int32_t>([&] {
+    running()->check();
+    return HVD_OK;
+  });
+}
+
 int32_t hvd_abort(const char* reason) {
   return guarded<int32_t>([&] {
     running()->abort(reason);

@@ -211,6 +211,11 @@ void Engine::handle_abort(const std::string& reason) {
   fail_everything({HVD_UNKNOWN, text});
 }
 
+void Engine::check() {
+  std::lock_guard<std::mutex> lock(table_mutex_);
+  if (!ended_.ok()) throw Refused(ended_.code, ended_.text);
+}
+
 void Engine::abort(const std::string& reason) {
   liveness_->broadcast_abort(reason);
   segment_->abort(reason);

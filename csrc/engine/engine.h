@@ -56,6 +56,8 @@ class Engine {
   std::vector<int> process_set_ranks(int32_t id);  // empty if unknown
   std::vector<int32_t> process_set_ids();
 
+  // Throws what every new request would get if the job is over.
+  void check();
   void abort(const std::string& reason);
   void stop();
 

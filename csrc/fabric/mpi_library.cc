@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "horovod/core.h"
+
 namespace hvd {
 namespace {
 

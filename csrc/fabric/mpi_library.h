@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of MPI that the transport needs, found at run time in the library the bootstrap has loaded. One
+// The calls of MPI that the transport needs, found at run time in the library given to hvd_mpi_attach. One
 // declaration serves three families: handles travel as 64-bit numbers, in whose low half MPICH's integer
 // handles sit, and whose value is the address of an object in Open MPI.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
-
-#include "horovod/core.h"
-
-extern "C" {
-// Called by the bootstrap before hvd_start when the user wants data over MPI: the library's path (already
-// loaded) and a communicator of our own in which every rank has its global rank. Collective by nature.
-HVD_API int32_t hvd_mpi_attach(const char* library_path, uint64_t communicator);
-}
 
 namespace hvd {
 

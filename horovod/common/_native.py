@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
 API_VERSION = 1
@@ -108,6 +108,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_stop": (c_int32, ()),
     "hvd_is_running": (c_int32, ()),
     "hvd_abort": (c_int32, (c_char_p,)),
+    "hvd_check": (c_int32, ()),
+    "hvd_mpi_attach": (c_int32, (c_char_p, c_uint64)),
     "hvd_rank": (c_int32, ()),
     "hvd_size": (c_int32, ()),
     "hvd_local_rank": (c_int32, ()),

@@ -39,7 +39,7 @@ def attach(place: Place, members: List[int], process_set: int) -> None:
             acceptor = Acceptor(listener, place.secret, _tags_to_accept(place, planned))
         addresses = _exchange(card, process_set)
         deadline = time.monotonic() + float(config.get("gloo_timeout_seconds"))
-        ready = open_links(place, planned, addresses, acceptor or _Nothing(), deadline, lambda: None, opened)
+        ready = open_links(place, planned, addresses, acceptor or _Nothing(), deadline, _check, opened)
         for sock in opened:
             sock.detach()
         opened.clear()
@@ -54,6 +54,11 @@ def attach(place: Place, members: List[int], process_set: int) -> None:
     engine.run_released(
         engine.request(c.BARRIER, f"horovod.process_set.{process_set}.linked", c.UINT8, (), 0)
     )
+
+
+def _check() -> None:
+    """Raises if the job has ended, e.g. because a rank died that was to open a link."""
+    engine.raise_for(_native.lib().hvd_check(), _native.last_error())
 
 
 class _Nothing:

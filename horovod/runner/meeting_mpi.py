@@ -11,6 +11,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from horovod.common import config
+from horovod.common.constants import OK
 from horovod.runner import meeting, mpi
 from horovod.runner.identity import Identity, host_name
 from horovod.runner.network import LOOPBACK, own_addresses, route_to
@@ -115,16 +116,7 @@ def _tell_engine(comm: mpi.Communicator) -> None:
         )
     from horovod.common import _native
 
-    lib: Any = _native.lib()
-    if not hasattr(lib, "hvd_mpi_attach"):
-        raise mpi.MpiError(
-            "this build of the engine has no MPI transport; leave HOROVOD_CPU_OPERATIONS unset"
-        )
-    import ctypes
-
-    attach = lib.hvd_mpi_attach
-    attach.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
-    if attach(comm.mpi.path.encode(), comm.handle) != 0:
+    if _native.lib().hvd_mpi_attach(comm.mpi.path.encode(), comm.handle) != OK:
         raise mpi.MpiError(
             f"{comm.mpi.path} lacks calls that the data path needs; unset HOROVOD_CPU_OPERATIONS"
         )

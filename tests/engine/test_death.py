@@ -51,6 +51,17 @@ say("ready")
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """,
+    # The set is registered; the victim never opens its links.
+    "linking": """
+from horovod.common import late_links
+hvd.init(process_sets="dynamic")
+if hvd.rank() == hvd.size() - 1:
+    exchange = late_links._exchange
+    late_links._exchange = lambda *args: (exchange(*args), say("ready"), time.sleep(1000))
+else:
+    say("ready")
+attempt(lambda: hvd.add_process_set([0, 2]))
+""",
 }
 LAYOUTS = {
     "one host": (["localhost"] * 3),
@@ -72,8 +83,9 @@ def clean(tmp_path):
     assert shared() <= before
 
 
-GRID = [(s, "one host") for s in SITUATIONS] + [
-    (s, k) for s in ("pending", "busy") for k in list(LAYOUTS)[1:]
+GRID = [
+    *((s, "one host") for s in SITUATIONS if s != "linking"),
+    *((s, k) for s in ("pending", "busy", "linking") for k in list(LAYOUTS)[1:]),
 ]
 
 

@@ -114,8 +114,13 @@ HVD_API int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t
 HVD_API int32_t hvd_stop(void);
 /* 1 while started (also after a peer's shutdown or death, until hvd_stop), 0 otherwise. */
 HVD_API int32_t hvd_is_running(void);
+/* HVD_OK while the job goes on; otherwise the status that every new request gets, e.g. because a rank died. */
+HVD_API int32_t hvd_check(void);
 /* Fails everything everywhere with this reason, as a dead rank would. */
 HVD_API int32_t hvd_abort(const char* reason);
+/* Called before hvd_start when the user wants data over MPI: the path of the MPI library (already loaded) and
+ * a communicator of our own, in which every rank has its global rank. HVD_INVALID: calls are missing there. */
+HVD_API int32_t hvd_mpi_attach(const char* library_path, uint64_t communicator);
 
 /* -1 when not running. */
 HVD_API int32_t hvd_rank(void);
