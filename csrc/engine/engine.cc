@@ -14,6 +14,7 @@
 
 #include "engine/affinity.h"
 #include "util/clock.h"
+#include "util/cores.h"
 #include "util/log.h"
 #include "util/threads.h"
 
@@ -26,11 +27,6 @@ constexpr double kCallerGrace = 1e-3;
 // After looking this often, a millisecond apart, whether the caller still drives, the background thread waits to be
 // told.
 constexpr int kShortParks = 10;
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 std::vector<int> copy_doorbells(const hvd_world& world, int local_size) {
   if (local_size == 1 || !world.doorbell_fds) return {eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -55,7 +51,7 @@ Engine::Engine(const hvd_world& world, const std::vector<hvd_link>& links, const
   // Spinning beats sleeping only while every rank of the host has a core to itself.
   bool crowded = topology.local_size() > usable_cores();
   spin_us_ = settings_.spin_us >= 0 ? settings_.spin_us : topology.local_size() == 1 ? 0 : crowded ? 2 : 100;
-  lane_ = std::make_unique<Lane>(*segment_, topology.local_rank(), spin_us_);
+  lane_ = std::make_unique<Lane>(*segment_, topology.local_rank(), spin_us_, !crowded);
 
   if (topology.is_leader()) {
     std::vector<std::vector<int>> source_ranks{{topology.rank}};

@@ -17,7 +17,9 @@ namespace hvd {
 
 class Lane {
  public:
-  Lane(Segment& segment, int local_rank, double spin_us) : segment_(segment), me_(local_rank), spin_us_(spin_us) {}
+  // `roomy`: there is a core for every rank of this host.
+  Lane(Segment& segment, int local_rank, double spin_us, bool roomy)
+      : segment_(segment), me_(local_rank), spin_us_(spin_us), roomy_(roomy) {}
 
   // Starts a batch among these local ranks. `light` batches use only the staging slot of their parity and
   // may follow one another among the same ranks without waiting for stragglers.
@@ -42,10 +44,13 @@ class Lane {
  private:
   static constexpr uint32_t kEnd = (1u << 24) - 1;
   void wait_until(int local_rank, uint64_t target);
+  bool shares_core(int local_rank, double now);
 
   Segment& segment_;
   int me_;
   double spin_us_;
+  bool roomy_;
+  double left_core_at_ = 0;
   uint64_t seq_ = 0;
   uint32_t next_step_ = 1;
   bool light_ = false;

@@ -98,7 +98,7 @@ class World {
 
   void run_rank(int rank, const std::vector<int>& members, const std::function<void(RankContext&)>& body) {
     const Topology topology = this->topology(rank);
-    Lane lane(*segments_[size_t(host_of_[size_t(rank)])], topology.local_rank(), 0.0);
+    Lane lane(*segments_[size_t(host_of_[size_t(rank)])], topology.local_rank(), 0.0, true);
     Comm comm(topology, lane, SetLayout(topology, members));
     std::vector<int> out, in;
     for (const hvd_link& link : plan_links(topology, members, 1)) {
