@@ -9,6 +9,8 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# pytest has put this folder there, where `import jax` would find our tests of it if it is not installed.
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
 for path in (os.path.dirname(HERE), os.path.join(HERE, "support")):
     if path not in sys.path:
         sys.path.insert(0, path)
