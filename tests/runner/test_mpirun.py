@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,23 @@ def test_two_hosts_on_both_data_paths(mpi, operations):
 def test_mpi4py_in_the_same_process(mpi, operations):
     command = [AS_HOST, mpi.python, REPORT, "--mpi4py", "--rounds", "2"]
     check(mpi.run(4, command, HOROVOD_CPU_OPERATIONS=operations), mpi, 4, rounds=2)
+
+
+def test_the_tensorflow_1_script_of_the_tutorials(tmp_path):
+    """Four ranks of real training, as its docstring starts it."""
+    pytest.importorskip("tensorflow")
+    openmpi = MpiEnvironment("openmpi")
+    reason = openmpi.prepare()
+    if reason is not None:
+        pytest.skip(reason)
+    script = os.path.join(ROOT, "examples", "tensorflow1_graph_mnist.py")
+    done = openmpi.run(
+        4, [openmpi.python, script, "--steps", "800"], timeout=240,
+        TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1", TMPDIR=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
+    (accuracy,) = re.findall(r"test accuracy ([\d.]+)", done.stdout)
+    assert float(accuracy) > 0.75
 
 
 def test_the_standard_abi():
