@@ -48,10 +48,11 @@ Engine::Engine(const hvd_world& world, const std::vector<hvd_link>& links, const
                                          static_cast<size_t>(settings.shm_slot_bytes))),
       bells_(*segment_, doorbells_.data()) {
   configure_log(settings_.log_level, settings_.log_hide_time);
-  // Spinning beats sleeping only while every rank of the host has a core to itself.
-  bool crowded = topology.local_size() > usable_cores();
-  spin_us_ = settings_.spin_us >= 0 ? settings_.spin_us : topology.local_size() == 1 ? 0 : crowded ? 2 : 100;
-  lane_ = std::make_unique<Lane>(*segment_, topology.local_rank(), spin_us_, !crowded);
+  // Spinning beats sleeping while every rank of the host has a core to itself; otherwise it offers the core to the
+  // others all the time, which is still cheaper than being woken.
+  crowded_ = topology.local_size() > usable_cores();
+  spin_us_ = settings_.spin_us >= 0 ? settings_.spin_us : topology.local_size() == 1 ? 0 : crowded_ ? 50 : 100;
+  lane_ = std::make_unique<Lane>(*segment_, topology.local_rank(), spin_us_, !crowded_);
 
   if (topology.is_leader()) {
     std::vector<std::vector<int>> source_ranks{{topology.rank}};
@@ -305,13 +306,15 @@ void Engine::sleep_on_bell(uint32_t seen, double timeout_s, bool may_spin) {
   for (const auto& source : sources_)
     if (source && source->fd() >= 0) fds[n++] = {source->fd(), POLLIN, 0};
 
-  if (may_spin && spin_us_ > 0 && !rival_on_core()) {
+  if (may_spin && spin_us_ > 0) {
+    bool yields = crowded_ || rival_on_core();
     double start = now_s();
     do {
-      for (int i = 0; i < 32; ++i) {
+      for (int i = 0; i < (yields ? 1 : 32); ++i) {
         if (me.bell.load(std::memory_order_acquire) != seen) return;
         cpu_relax();
       }
+      if (yields) sched_yield();
       if (n > 1 && ::poll(fds + 1, n - 1, 0) > 0) return;
     } while ((now_s() - start) * 1e6 < spin_us_);
   }

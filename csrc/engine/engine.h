@@ -139,6 +139,7 @@ class Engine {
   std::unique_ptr<Lane> lane_;
   std::map<int32_t, std::unique_ptr<Comm>> comms_;  // written by the driver under table_mutex_
   double spin_us_;
+  bool crowded_;  // more ranks than cores on this host
 
   // Control plane; touched only by whoever drives.
   std::unique_ptr<Aggregator> node_;               // leaders

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fabric/lane.h"
 
+#include <sched.h>
+
 #include "util/clock.h"
 #include "util/cores.h"
 #include "util/futex.h"
@@ -69,12 +71,13 @@ void Lane::wait_until(int local_rank, uint64_t target) {
   RankState& state = segment_.rank(local_rank);
   if (state.progress.load(std::memory_order_acquire) >= target) return;
   double start = now_s();
-  double spin_us = shares_core(local_rank, start) ? 0 : spin_us_;
-  while ((now_s() - start) * 1e6 < spin_us) {
-    for (int i = 0; i < 32; ++i) {
+  bool yields = !roomy_ || shares_core(local_rank, start);
+  while ((now_s() - start) * 1e6 < spin_us_) {
+    for (int i = 0; i < (yields ? 1 : 32); ++i) {
       if (state.progress.load(std::memory_order_acquire) >= target) return;
       cpu_relax();
     }
+    if (yields) sched_yield();
     check();
   }
   waiting_for_.store(local_rank, std::memory_order_relaxed);

@@ -61,7 +61,7 @@ class Segment {
   Mailbox& down(int local) {
     return *reinterpret_cast<Mailbox*>(base_ + rank_offset(local) + kStateBytes + sizeof(Mailbox));
   }
-  // Spinning for a rank that needs this very core only keeps it from running.
+  // Spinning for a rank that needs this very core keeps it from running, unless every turn offers it the core.
   void note_core(int local) { rank(local).core.store(sched_getcpu() + 1, std::memory_order_relaxed); }
   bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
   // Staging slots of a rank; which = 0 or 1.
