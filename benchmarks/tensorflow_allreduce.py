@@ -110,7 +110,7 @@ def fit(batch: int, steps: int, epochs: int) -> List[float]:
     model.fit(x, y, batch_size=batch, verbose=0)
 
     class Stopwatch(keras.callbacks.Callback):
-        """From the first batch to the last. After that tf.data ends its tuning thread, which takes seconds."""
+        """From the first batch to the last; tf.data then takes seconds to end its tuning thread."""
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             if batch == 0:
