@@ -61,7 +61,7 @@ SUITES = [
         ("-k", "not torch and not jax"),  # the other backends of Keras are not installed there
     ),
     Suite("mxnet", ["tests/mxnet"], ".venv-mxnet"),
-    Suite("docs", ["tests/docs"]),
+    Suite("docs", ["tests/docs", "tests/docker"]),
     Suite("benchmarks", ["tests/benchmarks"]),
     Suite("jax-0.6", ["tests/jax/test_grid.py", "tests/jax/test_programs.py"], ".venv-jax-old"),
     Suite("common", ["tests/common"]),
