@@ -64,6 +64,19 @@ void Attributes::read(TF_OpKernelConstruction* construction) {
   }
 }
 
+hvd_request Attributes::request(int32_t kind) const {
+  hvd_request request{};
+  request.struct_size = sizeof(request);
+  request.kind = kind;
+  request.prescale = prescale;
+  request.postscale = postscale;
+  request.reduce_op = static_cast<int32_t>(reduce_op);
+  request.root = static_cast<int32_t>(root_rank);
+  request.process_set = static_cast<int32_t>(process_set_id);
+  request.device = -1;
+  return request;
+}
+
 std::string member_name(const std::string& group, int index, int count) {
   return group + "_" + std::to_string(index + 1) + "of" + std::to_string(count);
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "glue/tensorflow/tf_api.h"
+#include "horovod/core.h"
 
 namespace horovod::tensorflow {
 
@@ -20,6 +21,9 @@ struct Attributes {
   // Reads the attributes the node's op type has; the others keep their defaults. On failure the
   // construction is marked failed and TensorFlow never calls the kernel.
   void read(TF_OpKernelConstruction* construction);
+
+  // A request of this kind with what the attributes say; the name and the tensor are the caller's to fill in.
+  hvd_request request(int32_t kind) const;
 };
 
 // Name of member `index` of a group of `count`.

@@ -8,6 +8,7 @@
 
 #include "glue/tensorflow/attributes.h"
 #include "glue/tensorflow/deferred_done.h"
+#include "glue/tensorflow/tensors.h"
 #include "horovod/core.h"
 
 namespace horovod::tensorflow {
@@ -19,35 +20,10 @@ struct Kernel {
   Attributes attributes;
 };
 
-struct TensorDeleter {
-  void operator()(TF_Tensor* tensor) const { tf.TF_DeleteTensor(tensor); }
-};
-using Tensor = std::unique_ptr<TF_Tensor, TensorDeleter>;
-using Shape = std::vector<int64_t>;
-
-Shape shape_of(const TF_Tensor* tensor) {
-  Shape shape(static_cast<size_t>(tf.TF_NumDims(tensor)));
-  for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.TF_Dim(tensor, static_cast<int>(i));
-  return shape;
-}
-
 size_t bytes_of(int type, const int64_t* shape, int32_t ndim) {
   size_t bytes = element_size(type);
   for (int32_t i = 0; i < ndim; ++i) bytes *= static_cast<size_t>(shape[i]);
   return bytes;
-}
-
-// Zero-element tensors may have no memory; the engine must not take that for a refusal.
-void* data_of(const TF_Tensor* tensor) {
-  static char nothing[64];
-  void* data = tf.TF_TensorData(tensor);
-  return data ? data : nothing;
-}
-
-Tensor input(TF_OpKernelContext* context, int index, Status& status) {
-  TF_Tensor* tensor = nullptr;
-  tf.TF_GetInput(context, index, &tensor, status);
-  return Tensor(tensor);
 }
 
 Tensor allocate(TF_OpKernelContext* context, int index, int type, const int64_t* shape, int32_t ndim) {
@@ -128,20 +104,11 @@ class Run {
   }
 
   bool submit(Status& status) {
-    const Attributes& attributes = kernel_.attributes;
     std::vector<hvd_request> requests(kernel_.kind == HVD_JOIN ? 1 : inputs_.size());
     for (size_t i = 0; i < requests.size(); ++i) {
       hvd_request& request = requests[i];
-      request = {};
-      request.struct_size = sizeof(request);
-      request.kind = kernel_.kind;
+      request = kernel_.attributes.request(kernel_.kind);
       request.name = "join.noname";
-      request.prescale = attributes.prescale;
-      request.postscale = attributes.postscale;
-      request.reduce_op = static_cast<int32_t>(attributes.reduce_op);
-      request.root = static_cast<int32_t>(attributes.root_rank);
-      request.process_set = static_cast<int32_t>(attributes.process_set_id);
-      request.device = -1;
       if (kernel_.kind == HVD_JOIN) continue;
       request.name = names_[i].c_str();
       request.dtype = engine_dtype(types_[i]);

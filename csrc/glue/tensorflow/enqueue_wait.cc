@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "glue/tensorflow/enqueue_wait.h"
 
-#include <cstring>
 #include <mutex>
-#include <string>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "glue/tensorflow/attributes.h"
 #include "glue/tensorflow/deferred_done.h"
+#include "glue/tensorflow/tensors.h"
 #include "horovod/core.h"
 
 namespace horovod::tensorflow {
@@ -16,8 +15,8 @@ namespace {
 
 // What a ticket stands for: both tensors stay alive until somebody has waited.
 struct Pending {
-  TF_Tensor* input = nullptr;
-  TF_Tensor* output = nullptr;
+  Tensor input;
+  Tensor output;
 };
 
 std::mutex mutex;
@@ -30,7 +29,7 @@ Pending take(int64_t ticket) {
   std::lock_guard<std::mutex> lock(mutex);
   auto found = pending().find(ticket);
   if (found == pending().end()) return {};
-  Pending result = found->second;
+  Pending result = std::move(found->second);
   pending().erase(found);
   return result;
 }
@@ -49,42 +48,31 @@ void compute_enqueue(void* kernel, TF_OpKernelContext* context) {
   const auto& attributes = *static_cast<const Attributes*>(kernel);
   Status status;
   Pending tensors;
-  tf.TF_GetInput(context, 0, &tensors.input, status);
-  TF_Tensor* ticket = nullptr;
-  if (status.ok()) ticket = tf.TF_AllocateOutput(context, 0, kInt64, nullptr, 0, sizeof(int64_t), status);
+  tensors.input = input(context, 0, status);
+  Tensor ticket;
+  if (status.ok()) ticket.reset(tf.TF_AllocateOutput(context, 0, kInt64, nullptr, 0, sizeof(int64_t), status));
   if (!status.ok()) return tf.TF_OpKernelContext_Failure(context, status);
 
-  const int type = tf.TF_TensorType(tensors.input);
-  std::vector<int64_t> shape(static_cast<size_t>(tf.TF_NumDims(tensors.input)));
-  for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.TF_Dim(tensors.input, static_cast<int>(i));
-  tensors.output =
-      tf.TF_AllocateTensor(type, shape.data(), static_cast<int>(shape.size()), tf.TF_TensorByteSize(tensors.input));
-  hvd_request request{};
-  request.struct_size = sizeof(request);
-  request.kind = HVD_ALLREDUCE;
+  const int type = tf.TF_TensorType(tensors.input.get());
+  const Shape shape = shape_of(tensors.input.get());
+  tensors.output.reset(tf.TF_AllocateTensor(type, shape.data(), static_cast<int>(shape.size()),
+                                            tf.TF_TensorByteSize(tensors.input.get())));
+  hvd_request request = attributes.request(HVD_ALLREDUCE);
   request.name = attributes.name.c_str();
-  request.input = tf.TF_TensorData(tensors.input);
-  request.output = tf.TF_TensorData(tensors.output);
+  request.dtype = engine_dtype(type);
+  request.input = data_of(tensors.input.get());
+  request.output = data_of(tensors.output.get());
   request.shape = shape.data();
   request.ndim = static_cast<int32_t>(shape.size());
-  request.dtype = engine_dtype(type);
-  request.reduce_op = static_cast<int32_t>(attributes.reduce_op);
-  request.prescale = attributes.prescale;
-  request.postscale = attributes.postscale;
-  request.process_set = static_cast<int32_t>(attributes.process_set_id);
-  request.device = -1;
   int64_t handle = hvd_submit(&request, 1, 0, nullptr, nullptr, nullptr);
   if (handle > 0) {
-    *static_cast<int64_t*>(tf.TF_TensorData(ticket)) = handle;
+    *static_cast<int64_t*>(tf.TF_TensorData(ticket.get())) = handle;
     std::lock_guard<std::mutex> lock(mutex);
-    pending().emplace(handle, tensors);
+    pending().emplace(handle, std::move(tensors));
   } else {
     status.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
     tf.TF_OpKernelContext_Failure(context, status);
-    tf.TF_DeleteTensor(tensors.input);
-    tf.TF_DeleteTensor(tensors.output);
   }
-  tf.TF_DeleteTensor(ticket);
 }
 
 void compute_wait(void*, TF_OpKernelContext* context) {
@@ -92,18 +80,14 @@ void compute_wait(void*, TF_OpKernelContext* context) {
   const int count = tf.TF_NumInputs(context);
   for (int i = 0; i < count; ++i) {
     Status status;
-    TF_Tensor* ticket = nullptr;
-    tf.TF_GetInput(context, i, &ticket, status);
+    Tensor ticket = input(context, i, status);
     if (!status.ok()) return tf.TF_OpKernelContext_Failure(context, status);
-    const int64_t handle = *static_cast<const int64_t*>(tf.TF_TensorData(ticket));
-    tf.TF_DeleteTensor(ticket);
+    const int64_t handle = *static_cast<const int64_t*>(tf.TF_TensorData(ticket.get()));
     Pending tensors = take(handle);
     int32_t result = tensors.output ? hvd_wait(handle, -1.0) : static_cast<int32_t>(HVD_INVALID);
-    if (result == HVD_OK) tf.TF_SetOutput(context, i, tensors.output, status);
+    if (result == HVD_OK) tf.TF_SetOutput(context, i, tensors.output.get(), status);
     else status.set(error_code(result), tensors.output ? hvd_last_error() : "this ticket was used before");
     hvd_release(handle);
-    if (tensors.input) tf.TF_DeleteTensor(tensors.input);
-    if (tensors.output) tf.TF_DeleteTensor(tensors.output);
     if (!status.ok() && failure.ok()) failure.set(tf.TF_GetCode(status), tf.TF_Message(status));
   }
   if (!failure.ok()) tf.TF_OpKernelContext_Failure(context, failure);
@@ -113,10 +97,10 @@ void compute_probe(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallb
   auto* deferred = new DeferredDone(done);
   const bool can_defer = deferred->can_defer();
   Status status;
-  TF_Tensor* answer = tf.TF_AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(int32_t), status);
-  if (status.ok()) *static_cast<int32_t*>(tf.TF_TensorData(answer)) = can_defer;
+  Tensor answer(tf.TF_AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(int32_t), status));
+  if (status.ok()) *static_cast<int32_t*>(tf.TF_TensorData(answer.get())) = can_defer;
   if (!status.ok()) tf.TF_OpKernelContext_Failure(context, status);
-  if (answer) tf.TF_DeleteTensor(answer);
+  answer.reset();  // before TensorFlow is told that the node is done
   deferred->run();
   if (!can_defer) deferred->block_until_run();
 }
