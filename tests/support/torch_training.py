@@ -75,3 +75,19 @@ def assert_same(left: torch.nn.Module, right: torch.nn.Module, tolerance: float 
 def sgd(params: Any) -> torch.optim.Optimizer:
     """SGD with momentum and weight decay."""
     return torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def distributed(hvd: Any, model: torch.nn.Module, make: Any = sgd, **kwargs: Any) -> Any:
+    """The wrapped optimizer of a model."""
+    return hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters(), **kwargs)
+
+
+def run_plain(make: Any = sgd, **kwargs: Any) -> torch.nn.Module:
+    """The plain loop on this rank's shards."""
+    import horovod.torch as hvd
+
+    model = net()
+    optimizer = distributed(hvd, model, make, **kwargs)
+    for x, y in shards(hvd.rank(), hvd.size()):
+        plain_step(model, optimizer, x, y)
+    return model

@@ -8,22 +8,19 @@ from typing import Any
 import pytest
 import torch
 from tests_support import shared_world
-from torch_training import assert_same, batches, loss_of, mine, net, plain_step, sgd, shards, trained
-
-
-def distributed(hvd: Any, model: torch.nn.Module, make: Any = sgd, **kwargs: Any) -> Any:
-    return hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters(), **kwargs)
-
-
-def run_plain(make: Any = sgd, **kwargs: Any) -> torch.nn.Module:
-    """The plain loop on this rank's shards."""
-    import horovod.torch as hvd
-
-    model = net()
-    optimizer = distributed(hvd, model, make, **kwargs)
-    for x, y in shards(hvd.rank(), hvd.size()):
-        plain_step(model, optimizer, x, y)
-    return model
+from torch_training import (
+    assert_same,
+    batches,
+    distributed,
+    loss_of,
+    mine,
+    net,
+    plain_step,
+    run_plain,
+    sgd,
+    shards,
+    trained,
+)
 
 
 def every_argument() -> None:

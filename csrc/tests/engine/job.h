@@ -21,6 +21,7 @@
 
 #include "engine/engine.h"
 #include "fabric/segment.h"
+#include "tests/describe_world.h"
 
 namespace hvd::testing {
 
@@ -62,16 +63,7 @@ class Job {
 
  private:
   hvd_world world(int rank, std::vector<const char*>* names) const {
-    for (const std::string& n : names_) names->push_back(n.c_str());
-    hvd_world w{};
-    w.struct_size = sizeof w;
-    w.rank = rank;
-    w.size = size();
-    w.n_hosts = int(names_.size());
-    w.host_of_rank = host_of_.data();
-    w.host_names = names->data();
-    w.shm_fd = -1;
-    return w;
+    return describe_world(rank, host_of_, names_, names);
   }
 
   std::vector<hvd_link> plan(int rank) const {

@@ -21,6 +21,7 @@
 #include "fabric/lane.h"
 #include "fabric/segment.h"
 #include "fabric/transport.h"
+#include "tests/describe_world.h"
 
 namespace hvd::testing {
 
@@ -71,16 +72,7 @@ class World {
  private:
   Topology topology(int rank) const {
     std::vector<const char*> names;
-    for (const std::string& n : names_) names.push_back(n.c_str());
-    hvd_world world{};
-    world.struct_size = sizeof world;
-    world.rank = rank;
-    world.size = size();
-    world.n_hosts = int(names.size());
-    world.host_of_rank = host_of_.data();
-    world.host_names = names.data();
-    world.shm_fd = -1;
-    return Topology(world);
+    return Topology(describe_world(rank, host_of_, names_, &names));
   }
 
   void connect(const std::vector<int>& members) {
