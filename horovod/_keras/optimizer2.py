@@ -51,9 +51,9 @@ class DistributedMixin:
         return int(self.iterations.numpy()) if tf.executing_eagerly() else _TRACED  # type: ignore[attr-defined]
 
     def _hvd_is_reduced(self) -> bool:
-        return self._hvd_reduced_at is not None and (
-            _TRACED in (self._hvd_reduced_at, self._hvd_now()) or self._hvd_reduced_at == self._hvd_now()
-        )
+        if self._hvd_reduced_at in (None, _TRACED):
+            return self._hvd_reduced_at is not None
+        return self._hvd_now() in (_TRACED, self._hvd_reduced_at)
 
     def _hvd_reduce(self, gradients: List[Any], variables: List[Any]) -> List[Any]:
         object.__setattr__(self, "_hvd_reduced_at", self._hvd_now())
