@@ -65,12 +65,14 @@ test-mxnet: build .venv-mxnet/.ready
 lint: build
 	scripts/lint-cpp.sh
 	$(VENV)/bin/ruff check horovod tests scripts benchmarks examples
+	$(VENV)/bin/ruff format --check horovod tests scripts benchmarks examples
 	$(VENV)/bin/mypy
 	$(PY) scripts/generate_settings.py --check
 
 format: $(VENV)/.ready
 	scripts/lint-cpp.sh --fix
-	$(VENV)/bin/ruff check --fix horovod tests scripts
+	$(VENV)/bin/ruff check --fix horovod tests scripts benchmarks examples
+	$(VENV)/bin/ruff format horovod tests scripts benchmarks examples
 
 sanitize: $(VENV)/.ready
 	scripts/sanitize.sh

@@ -145,16 +145,28 @@ def start_team(name: str, size: int, contender: Optional[str] = None) -> Optiona
         command = [str(place / "mpirun"), "-n", str(size)]
         if contender == "openmpi":
             command += ["--oversubscribe", "--bind-to", "none"]
-        env = {"PATH": f"{place}:{os.environ['PATH']}", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+        env = {
+            "PATH": f"{place}:{os.environ['PATH']}",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "PYTHONPATH": "",
+            "OMP_NUM_THREADS": "1",
+        }
         return Team(name, size, [[*command, str(place / "python"), *worker]], env)
     if contender.startswith("horovod"):
         command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(size), sys.executable, *worker]
         return Team(name, size, [command], here)
     port = str(_free_port())
     ranks = [
-        ["env", f"RANK={rank}", f"WORLD_SIZE={size}", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}",
-         sys.executable, *worker]
+        [
+            "env",
+            f"RANK={rank}",
+            f"WORLD_SIZE={size}",
+            "MASTER_ADDR=127.0.0.1",
+            f"MASTER_PORT={port}",
+            sys.executable,
+            *worker,
+        ]
         for rank in range(size)
     ]
     return Team(name, size, ranks, here)
@@ -183,7 +195,7 @@ def take_turns(
         team.command(do, **{**arguments, "reps": 1})
     for turn in range(rounds):
         order = list(teams)
-        order = order[turn % len(order):] + order[: turn % len(order)]
+        order = order[turn % len(order) :] + order[: turn % len(order)]
         for name in order:
             times[name] += teams[name].command(do, **arguments)
     return {name: summary(samples) for name, samples in times.items()}
@@ -197,6 +209,7 @@ def summary(seconds: Sequence[float]) -> Dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------- output --
+
 
 def size_text(size: int) -> str:
     """4 B, 64 KiB, 128 MiB"""

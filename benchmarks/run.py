@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All benchmarks in one go: tables here, JSON and PNG in out/benchmarks.
 
-    python -m benchmarks.run                    everything, about ten minutes
-    python -m benchmarks.run --quick            a smoke test of everything
-    python -m benchmarks.run allreduce startup  only these
+python -m benchmarks.run                    everything, about ten minutes
+python -m benchmarks.run --quick            a smoke test of everything
+python -m benchmarks.run allreduce startup  only these
 """
 
 from __future__ import annotations

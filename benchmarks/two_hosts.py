@@ -65,8 +65,21 @@ class Wire:
     def limit(self, rate: str) -> None:
         """Both directions of both hosts, e.g. 1gbit."""
         for host in HOSTS:
-            shape = ["tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "256kb",
-                     "latency", "50ms"]
+            shape = [
+                "tc",
+                "qdisc",
+                "replace",
+                "dev",
+                "eth0",
+                "root",
+                "tbf",
+                "rate",
+                rate,
+                "burst",
+                "256kb",
+                "latency",
+                "50ms",
+            ]
             subprocess.run(["ip", "netns", "exec", host, *shape], check=True)
 
 
@@ -93,15 +106,20 @@ def gloo_team(per_host: int) -> Team:
     size = 2 * per_host
     for rank in range(size):
         host = list(HOSTS)[rank // per_host]
-        env = [f"RANK={rank}", f"WORLD_SIZE={size}", f"MASTER_ADDR={first}", "MASTER_PORT=29555",
-               "GLOO_SOCKET_IFNAME=eth0"]
+        env = [
+            f"RANK={rank}",
+            f"WORLD_SIZE={size}",
+            f"MASTER_ADDR={first}",
+            "MASTER_PORT=29555",
+            "GLOO_SOCKET_IFNAME=eth0",
+        ]
         commands.append(inside(host, ["env", *env, sys.executable, WORKER, "gloo"]))
     return Team("gloo", size, commands, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
 
 
 def horovod_teams(per_host: int) -> Iterator[Team]:
     """One team, with the store that a launcher would hold."""
-    from horovod.runner.store_server import StoreServer
+    from horovod.rendezvous.store_server import StoreServer
 
     secret = secrets.token_bytes(32)
     size = 2 * per_host
@@ -112,10 +130,15 @@ def horovod_teams(per_host: int) -> Iterator[Team]:
             cross, local = divmod(rank, per_host)
             host = list(HOSTS)[cross]
             env = {
-                "HOROVOD_RANK": rank, "HOROVOD_SIZE": size, "HOROVOD_HOSTNAME": host,
-                "HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": per_host,
-                "HOROVOD_CROSS_RANK": cross, "HOROVOD_CROSS_SIZE": 2,
-                "HOROVOD_GLOO_RENDEZVOUS_ADDR": ADDRESS, "HOROVOD_GLOO_RENDEZVOUS_PORT": server.port,
+                "HOROVOD_RANK": rank,
+                "HOROVOD_SIZE": size,
+                "HOROVOD_HOSTNAME": host,
+                "HOROVOD_LOCAL_RANK": local,
+                "HOROVOD_LOCAL_SIZE": per_host,
+                "HOROVOD_CROSS_RANK": cross,
+                "HOROVOD_CROSS_SIZE": 2,
+                "HOROVOD_GLOO_RENDEZVOUS_ADDR": ADDRESS,
+                "HOROVOD_GLOO_RENDEZVOUS_PORT": server.port,
                 "_HOROVOD_SECRET_KEY": base64.b64encode(secret).decode(),
             }
             pairs = [f"{key}={value}" for key, value in env.items()]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every collective once, on NumPy arrays.
 
-    horovodrun -np 2 python examples/numpy_hello.py
-    python examples/numpy_hello.py
+horovodrun -np 2 python examples/numpy_hello.py
+python examples/numpy_hello.py
 """
 
 import numpy as np

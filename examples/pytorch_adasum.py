@@ -35,9 +35,7 @@ train_x, train_y = torch.from_numpy(data.train_x[mine]), torch.from_numpy(data.t
 model = Net(side=data.train_x.shape[-1]).to(device)
 # Horovod: the learning rate of one process, not multiplied by size().
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-optimizer = hvd.DistributedOptimizer(
-    optimizer, named_parameters=model.named_parameters(), op=hvd.Adasum
-)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), op=hvd.Adasum)
 hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 

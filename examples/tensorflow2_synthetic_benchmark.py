@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images a second of a model on data made up once: what the machine and the network can do.
 
-    horovodrun -np 2 python examples/tensorflow2_synthetic_benchmark.py --model MobileNetV2 --image-size 96
-    horovodrun -np 8 python examples/tensorflow2_synthetic_benchmark.py --model ResNet50 --fp16-allreduce
+horovodrun -np 2 python examples/tensorflow2_synthetic_benchmark.py --model MobileNetV2 --image-size 96
+horovodrun -np 8 python examples/tensorflow2_synthetic_benchmark.py --model ResNet50 --fp16-allreduce
 """
 
 import argparse
@@ -80,7 +80,4 @@ for number in range(args.num_iters):
 mean = np.mean(rates)
 spread = 1.96 * np.std(rates)
 log(f"Img/sec per {device}: {mean:.1f} +-{spread:.1f}")
-log(
-    f"Total img/sec on {hvd.size()} {device}(s): "
-    f"{hvd.size() * mean:.1f} +-{hvd.size() * spread:.1f}"
-)
+log(f"Total img/sec on {hvd.size()} {device}(s): {hvd.size() * mean:.1f} +-{hvd.size() * spread:.1f}")

@@ -80,9 +80,7 @@ for batch, (images, labels) in enumerate(dataset.take(args.steps // hvd.size()))
     if batch % 50 == 0 and hvd.rank() == 0:
         print(f"step {batch}: loss {float(loss_value):.4f}")
 
-accuracy = tf.reduce_mean(
-    tf.cast(tf.argmax(model(x_test[..., tf.newaxis]), axis=1) == y_test, tf.float32)
-)
+accuracy = tf.reduce_mean(tf.cast(tf.argmax(model(x_test[..., tf.newaxis]), axis=1) == y_test, tf.float32))
 # 5. One rank writes the files.
 if hvd.rank() == 0:
     path = checkpoint.save(os.path.join(checkpoint_dir, "model"))

@@ -124,6 +124,7 @@ def process_sets() -> Drawing:
 
 def drawings() -> Dict[str, str]:
     """File names and their contents."""
+
     def row(rank: int, *texts: str) -> List[Cell]:
         return [(text, COLORS[rank]) for text in texts]
 

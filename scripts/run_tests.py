@@ -49,13 +49,13 @@ SUITES = [
     Suite(
         "tensorflow-2.16",
         [
-            "tests/tensorflow/test_tf_collectives.py",
-            "tests/tensorflow/test_tf_errors.py",
-            "tests/tensorflow/test_tf_functions.py",
-            "tests/tensorflow/test_tf_gradients.py",
-            "tests/tensorflow/test_tf_tape.py",
-            "tests/tensorflow/test_tf_training.py",
-            "tests/keras/test_keras_training.py",
+            "tests/tensorflow/test_collectives.py",
+            "tests/tensorflow/test_errors.py",
+            "tests/tensorflow/test_functions.py",
+            "tests/tensorflow/test_gradients.py",
+            "tests/tensorflow/test_tape.py",
+            "tests/tensorflow/test_training.py",
+            "tests/keras/test_training.py",
         ],
         ".venv-tf-old",
         ("-k", "not torch and not jax"),  # the other backends of Keras are not installed there
@@ -64,7 +64,7 @@ SUITES = [
     Suite("docs", ["tests/docs", "tests/docker"]),
     Suite("benchmarks", ["tests/benchmarks"]),
     Suite("jax-0.6", ["tests/jax/test_grid.py", "tests/jax/test_programs.py"], ".venv-jax-old"),
-    Suite("common", ["tests/common"]),
+    Suite("common", ["tests/common", "tests/rendezvous"]),
 ]  # fmt: skip
 
 _say_lock = threading.Lock()

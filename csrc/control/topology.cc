@@ -81,7 +81,7 @@ int SetLayout::hops() const {
 std::vector<hvd_link> plan_links(const Topology& topology, const std::vector<int>& members, int process_set) {
   std::vector<hvd_link> links;
   auto add = [&](int kind, int peer, int hop, bool dial) {
-    links.push_back({kind, peer, process_set, hop, dial ? 1 : 0, -1});
+    links.push_back({kind, peer, process_set, hop, dial ? 1 : 0, -1, {}});
   };
   if (process_set == 0) {
     // The later rank dials the earlier one, so rank 0 never waits to be told anything.

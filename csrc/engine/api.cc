@@ -122,7 +122,7 @@ int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links
   });
 }
 
-int32_t hvd_stop(void) {
+int32_t hvd_stop([[maybe_unused]] const char* reason) {
   std::lock_guard<std::mutex> lock(life_mutex);
   auto e = engine.load();
   if (!e) return HVD_OK;

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence
 
-from horovod._keras import callers, jit
+from horovod._keras import jit, stack_search
 from horovod._keras.backends import keras_backend, reduction
 from horovod._keras.settings import Settings
 
@@ -55,7 +55,7 @@ class DistributedMixin:
             self._hvd_notice_scaler()
 
     def _hvd_notice_scaler(self) -> None:
-        scaler = callers.find(lambda o: getattr(o, "inner_optimizer", None) is self)
+        scaler = stack_search.find(lambda o: getattr(o, "inner_optimizer", None) is self)
         if scaler is not None and not isinstance(scaler, DistributedMixin):
             # It decides from local gradients whether to skip a step. Ranks must decide alike, so it, and not
             # this optimizer, has to reduce.

@@ -12,7 +12,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-API_VERSION = 1
+API_VERSION = 2
 
 _INT32_P = POINTER(c_int32)
 
@@ -25,6 +25,7 @@ class World(ctypes.Structure):
         ("rank", c_int32),
         ("size", c_int32),
         ("n_hosts", c_int32),
+        ("generation", c_uint32),
         ("host_of_rank", _INT32_P),
         ("host_names", POINTER(c_char_p)),
         ("shm_fd", c_int32),
@@ -42,6 +43,7 @@ class Link(ctypes.Structure):
         ("hop", c_int32),
         ("dial", c_int32),
         ("fd", c_int32),
+        ("key", ctypes.c_uint8 * 32),
     ]
 
 
@@ -105,7 +107,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_api_version": (c_int32, ()),
     "hvd_configure": (c_int32, (c_char_p, c_char_p)),
     "hvd_start": (c_int32, (POINTER(World), POINTER(Link), c_int32)),
-    "hvd_stop": (c_int32, ()),
+    "hvd_stop": (c_int32, (c_char_p,)),
     "hvd_is_running": (c_int32, ()),
     "hvd_abort": (c_int32, (c_char_p,)),
     "hvd_check": (c_int32, ()),

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
-from horovod.common import _native, capabilities, config, engine, names, process_sets, where
+from horovod.common import _native, capabilities, config, engine, names, process_sets, stack_line
 from horovod.common.constants import INVALID, OK, Adasum, Average, Max, Min, Product, Sum
 from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError
 from horovod.common.process_sets import ProcessSet
@@ -26,7 +26,7 @@ class HorovodBasics:
     def __init__(self, *unused: str) -> None:
         self.dynamic_process_sets = False
         self._lock = threading.RLock()
-        self._place: Any = None  # place.Place while initialised
+        self._world: Any = None  # rendezvous.world.World while initialised
         self._uses_mpi = False
         self._forked = False
         self._timeline_enabled = False
@@ -84,8 +84,8 @@ class HorovodBasics:
         return checked
 
     def _start(self, comm: Any, sets: List[ProcessSet]) -> None:
-        from horovod.common import bootstrap
-        from horovod.runner import identity as launcher
+        from horovod.rendezvous import bootstrap
+        from horovod.rendezvous import identity as launcher
 
         identity = launcher.detect() if comm is None else self._identity_from(comm)
         if self._forked and identity.size > 1:
@@ -97,7 +97,7 @@ class HorovodBasics:
         card = {"process_sets": [one.ranks for one in sets]}
         names.reset()
         try:
-            self._place = bootstrap.start(identity, card)
+            self._world = bootstrap.start(identity, card)
         except HorovodInternalError as error:
             if bootstrap.SETS_DIFFER in str(error):  # a wrong argument rather than a failed job
                 raise ValueError(f"{INIT_FAILED} ({error})") from error
@@ -110,7 +110,7 @@ class HorovodBasics:
         self._uses_mpi = "mpi" in str(getattr(identity, "launcher", "")).lower()
         self._timeline_enabled = bool(config.get("timeline"))
         self.dynamic_process_sets = bool(config.get("dynamic_process_sets"))
-        where.install()
+        stack_line.install()
         process_sets.on_init(self._topology["size"])
         if not self._atexit_registered:
             self._atexit_registered = True
@@ -118,10 +118,10 @@ class HorovodBasics:
 
     def _identity_from(self, comm: Any) -> Any:
         if hasattr(comm, "Get_rank") and hasattr(comm, "Get_size"):
-            from horovod.runner.meeting_mpi import identity_of
+            from horovod.rendezvous.over_mpi import identity_of
 
             return identity_of(comm)
-        from horovod.runner.identity import detect, subset
+        from horovod.rendezvous.identity import detect, subset
 
         try:
             ranks = [int(rank) for rank in comm]
@@ -154,9 +154,9 @@ class HorovodBasics:
             if self._topology is None:
                 return
             self._topology = None
-            self._place = None
-            where.remove()
-            _native.lib().hvd_stop()
+            self._world = None
+            stack_line.remove()
+            _native.lib().hvd_stop(None)
             engine.forget_all()
             names.reset()
             process_sets.on_shutdown()
@@ -176,7 +176,7 @@ class HorovodBasics:
         if self._topology is not None:
             self._forked = True
             self._topology = None
-            self._place = None
+            self._world = None
 
     def is_initialized(self) -> bool:
         """Whether `init` was called and `shutdown` was not, in this process."""
@@ -292,15 +292,15 @@ class HorovodBasics:
             if not self.is_initialized() and capabilities.mpi_built():
                 raise ValueError(NOT_INITIALIZED)
             raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
-        from horovod.runner import mpi
+        from horovod.rendezvous import mpi_library
 
-        return mpi.threads_supported()
+        return mpi_library.threads_supported()
 
     # -------------------------------------------------------------------------- process sets --
 
     def register_process_set(self, ranks: Sequence[int]) -> int:
         """Collective over all ranks: registers a set and opens its links. Raises FileExistsError if known."""
-        from horovod.common import late_links
+        from horovod.common import set_links
 
         self._known()
         if len(set(ranks)) != len(ranks) or any(not 0 <= r < self.size() for r in ranks) or not ranks:
@@ -314,7 +314,7 @@ class HorovodBasics:
                 raise FileExistsError(text)
             engine.raise_for(number, text)
         names.forget_set(number)
-        late_links.attach(self._place, sorted(ranks), number)
+        set_links.attach(self._world, sorted(ranks), number)
         return number
 
     def unregister_process_set(self, number: int) -> bool:

@@ -9,9 +9,9 @@ import functools
 @functools.cache
 def mpi_built() -> bool:
     """Whether an MPI library can be loaded here, from the system or from a PyPI wheel."""
-    from horovod.runner import mpi
+    from horovod.rendezvous import mpi_library
 
-    return mpi.found()
+    return mpi_library.found()
 
 
 def gloo_built() -> bool:

@@ -35,6 +35,7 @@ def _reset() -> None:
     _basics.shutdown()
     _basics.init()
 
+
 _base = keras.callbacks.Callback
 CommitStateCallback = with_base(_impl.CommitStateCallback, _base, __name__)
 UpdateBatchStateCallback = with_base(_impl.UpdateBatchStateCallback, _base, __name__)

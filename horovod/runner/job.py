@@ -16,15 +16,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Tuple
 
-from horovod.common import auth
+from horovod.rendezvous import auth
+from horovod.rendezvous.identity import ranks_text
+from horovod.rendezvous.network import listen
+from horovod.rendezvous.readers.own import encode_secret
 from horovod.runner.hosts import HostInfo, SlotInfo, get_host_assignments
-from horovod.runner.listening import listen, ranks_text
 from horovod.runner.output import Output
-from horovod.runner.readers.own import encode_secret
 from horovod.runner.workers import Workers, WorkerSpec
 
 if TYPE_CHECKING:
-    from horovod.runner.store_server import StoreServer
+    from horovod.rendezvous.store_server import StoreServer
 
 # After the first failure, how long to collect others before naming the one to blame.
 _BLAME_SECONDS = 0.25
@@ -149,7 +150,7 @@ class Job:
     # --------------------------------------------------------------------------------------- start
 
     def _start(self) -> None:
-        from horovod.runner.network import choose_addresses
+        from horovod.rendezvous.network import choose_addresses
 
         by_host: Dict[str, List[SlotInfo]] = {}
         for slot in self.slots:
@@ -175,7 +176,7 @@ class Job:
 
     def _open_store(self, secret: bytes, sockets: List[socket.socket]) -> None:
         """Starts the store while the workers start; the ports are open already, so nobody knocks in vain."""
-        from horovod.runner.store_server import StoreServer
+        from horovod.rendezvous.store_server import StoreServer
 
         self.store = StoreServer(secret, size=len(self.slots), notice=self.say, sockets=sockets)
         if self._prepare is not None:

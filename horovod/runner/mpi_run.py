@@ -161,12 +161,12 @@ def mpi_run(
 
 def run_function_with_mpi(settings: JobSettings, payload: bytes, mpi_args: Optional[str]) -> List[Any]:
     """horovod.run(use_mpi=True): the function and the results travel through a store in this process."""
-    from horovod.common import auth
-    from horovod.runner.network import choose_addresses
-    from horovod.runner.readers.own import encode_secret
+    from horovod.rendezvous import auth
+    from horovod.rendezvous.network import choose_addresses
+    from horovod.rendezvous.readers.own import encode_secret
+    from horovod.rendezvous.store_server import StoreServer
     from horovod.runner.run_function import collect_results
     from horovod.runner.run_task import FUNCTION, STORE
-    from horovod.runner.store_server import StoreServer
 
     plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
     secret = auth.make_secret()

@@ -10,8 +10,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
+    from horovod.rendezvous.store_server import StoreServer
     from horovod.runner.job import JobFailed, JobSettings
-    from horovod.runner.store_server import StoreServer
 
 
 class RemoteTraceback(Exception):

@@ -12,9 +12,9 @@ import sys
 import traceback
 from typing import Any
 
-from horovod.runner.identity import detect, host_name
-from horovod.runner.readers import own
-from horovod.runner.store import StoreClient
+from horovod.rendezvous.identity import detect, host_name
+from horovod.rendezvous.readers import own
+from horovod.rendezvous.store import StoreClient
 
 FUNCTION = "run/function"
 RESULT = "run/result/{}"

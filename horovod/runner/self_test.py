@@ -32,7 +32,7 @@ def main() -> int:
     """One rank of the self-test."""
     from horovod.common.basics import basics
     from horovod.common.objects import allgather_object
-    from horovod.runner.identity import detect
+    from horovod.rendezvous.identity import detect
 
     identity = detect()
     started = time.monotonic()
@@ -112,8 +112,8 @@ def _address() -> str:
     """This rank's address as its peers use it."""
     from horovod.common.basics import basics
 
-    place = getattr(basics, "_place", None)
-    return str(getattr(place, "address", "unknown"))
+    world = getattr(basics, "_world", None)
+    return str(getattr(world, "address", "unknown"))
 
 
 def _allreduce(name: str, data: Any, count: int) -> None:

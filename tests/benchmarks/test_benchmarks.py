@@ -84,7 +84,6 @@ def test_coordinator_picture(tmp_path: Path) -> None:
     assert (tmp_path / "x.png").stat().st_size > 1000
 
 
-
 def test_documents_get_the_table_between_their_markers(tmp_path: Path) -> None:
     row = {"median_us": 20.0, "p25_us": 1.0, "p75_us": 3.0, "samples": 3}
     result = {"2": {"4": {"horovod": row, "gloo": {**row, "median_us": 250.0}, "memcpy": row}}}

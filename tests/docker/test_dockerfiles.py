@@ -47,6 +47,7 @@ def test_what_is_copied_exists(path):
 
 def test_the_two_files_differ_only_in_their_base():
     """What is done in the last stage, apart from the list of packages."""
+
     def last_stage(path):
         steps = instructions(path)
         begin = max(number for number, (word, _) in enumerate(steps) if word == "FROM")

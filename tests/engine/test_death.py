@@ -53,11 +53,11 @@ for thread in threads: thread.join()
 """,
     # The set is registered; the victim never opens its links.
     "linking": """
-from horovod.common import late_links
+from horovod.common import set_links
 hvd.init(process_sets="dynamic")
 if hvd.rank() == hvd.size() - 1:
-    exchange = late_links._exchange
-    late_links._exchange = lambda *args: (exchange(*args), say("ready"), time.sleep(1000))
+    exchange = set_links._exchange
+    set_links._exchange = lambda *args: (exchange(*args), say("ready"), time.sleep(1000))
 else:
     say("ready")
 attempt(lambda: hvd.add_process_set([0, 2]))

@@ -12,7 +12,7 @@ import time
 
 from launching import REPORT, descendants, listening, reports, start_horovodrun
 
-from horovod.common import auth
+from horovod.rendezvous import auth
 
 TWO_HOSTS = ["-np", "4", "-H", "localhost:2,127.0.0.1:2"]
 

@@ -56,8 +56,8 @@ class Processes:
         hosts: Optional[Sequence[str]] = None,
         prefix: Sequence[str] = (),
     ) -> None:
-        from horovod.common.auth import make_secret
-        from horovod.runner.store_server import StoreServer
+        from horovod.rendezvous.auth import make_secret
+        from horovod.rendezvous.store_server import StoreServer
 
         self.n = n
         secret = make_secret()

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define HVD_API __attribute__((visibility("default")))
-#define HVD_API_VERSION 1
+#define HVD_API_VERSION 2
 
 /* Error classes; skins map them to their framework's exception types. */
 enum hvd_status {
@@ -67,6 +67,7 @@ typedef struct hvd_world {
   uint32_t struct_size;
   int32_t rank, size;
   int32_t n_hosts;
+  uint32_t generation;           /* which life of the job's world this is; shown in errors      */
   const int32_t* host_of_rank;   /* [size]  host index of each rank; host 0 holds rank 0       */
   const char* const* host_names; /* [n_hosts] as shown in errors, e.g. "node7"                 */
   int32_t shm_fd;                /* memory shared by the ranks of this host; -1 if alone on it  */
@@ -88,6 +89,7 @@ typedef struct hvd_link {
   int32_t hop;         /* data links: k in distance 2^k; else 0                                */
   int32_t dial;        /* 1: this side connects, 0: this side accepts                          */
   int32_t fd;          /* open socket, -1 in a plan                                            */
+  uint8_t key[32];     /* known to the two ends of this connection alone; zero in a plan       */
 } hvd_link;
 
 /* The links this rank needs for a process set (members sorted by rank; id 0 also yields the control
@@ -110,8 +112,9 @@ HVD_API int32_t hvd_api_version(void);
 HVD_API int32_t hvd_configure(const char* name, const char* value);
 /* Starts the engine; returns when this rank is ready. Takes ownership of every descriptor passed. */
 HVD_API int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links);
-/* Tells every rank to stop, fails what is outstanding, joins the threads. Idempotent. */
-HVD_API int32_t hvd_stop(void);
+/* Tells every rank to stop, fails what is outstanding, joins the threads. Idempotent. reason: why this rank
+ * leaves, e.g. "ValueError: no such file (train.py:41)", for the errors of the others; NULL: in good order. */
+HVD_API int32_t hvd_stop(const char* reason);
 /* 1 while started (also after a peer's shutdown or death, until hvd_stop), 0 otherwise. */
 HVD_API int32_t hvd_is_running(void);
 /* HVD_OK while the job goes on; otherwise the status that every new request gets, e.g. because a rank died. */

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hmac
 
-from horovod.common.auth import make_secret
+from horovod.rendezvous.auth import make_secret
 
 __all__ = ["HOROVOD_SECRET_KEY", "check_digest", "compute_digest", "make_secret_key"]
 

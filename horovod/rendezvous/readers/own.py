@@ -13,8 +13,8 @@ import base64
 import binascii
 from typing import Mapping, Optional
 
-from horovod.runner.identity import UNKNOWN, Identity, host_name
-from horovod.runner.store import StoreClient, StoreError
+from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.store import StoreClient, StoreError
 
 RANK, SIZE = "HOROVOD_RANK", "HOROVOD_SIZE"
 ADDRESS, PORT = "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from horovod.common import auth, links
-from horovod.common.links import PURPOSE, TAG_BYTES, Acceptor, Tag, addresses_of, announce, dial
+from horovod.rendezvous import auth, links
+from horovod.rendezvous.links import PURPOSE, TAG_BYTES, Acceptor, Tag, addresses_of, announce, dial
 
 SECRET = b"s" * 32
 TAG = Tag(1, 0, 0, 3, 0)

@@ -15,9 +15,9 @@ import stat
 import time
 from typing import Any, List, Optional
 
-from horovod.runner import meeting
-from horovod.runner.identity import Identity
-from horovod.runner.store import StoreClient, StoreError, StoreTimeout
+from horovod.rendezvous import offers
+from horovod.rendezvous.identity import Identity
+from horovod.rendezvous.store import StoreClient, StoreError, StoreTimeout
 
 FOLDER_VARIABLE = "HOROVOD_RENDEZVOUS_DIR"
 
@@ -31,13 +31,13 @@ def meet_by_file(job: str, one_host: bool, root_host: Optional[str] = None) -> A
     """
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        offer = meeting.remembered(job)
+        offer = offers.remembered(job)
         if offer is not None:
             return offer.connect(me, timeout)
         path = os.path.join(_folder(), re.sub(r"[^\w.@-]", "_", job))
         if me.rank == 0:
             addresses = ["127.0.0.1"] if one_host else _addresses(root_host)
-            offer = meeting.serve(job, addresses, me.size)
+            offer = offers.serve(job, addresses, me.size)
             _write_private(path, offer.to_bytes())
             return offer.connect(me, timeout)
         return _wait_for(path, job, me, timeout)
@@ -46,7 +46,7 @@ def meet_by_file(job: str, one_host: bool, root_host: Optional[str] = None) -> A
 
 
 def _addresses(root_host: Optional[str]) -> List[str]:
-    return [meeting.primary_address(root_host)]
+    return [offers.primary_address(root_host)]
 
 
 def _folder() -> str:
@@ -85,10 +85,10 @@ def _wait_for(path: str, job: str, me: Identity, timeout: float) -> StoreClient:
     while time.monotonic() < deadline:
         data = _read_private(path)
         if data is not None:
-            offer = meeting.Offer.from_bytes(data)
+            offer = offers.Offer.from_bytes(data)
             try:
                 client = offer.connect(me, min(5.0, timeout))
-                meeting.remember(job, offer)
+                offers.remember(job, offer)
                 return client
             except StoreTimeout as error:
                 refused = error

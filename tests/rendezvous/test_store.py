@@ -17,11 +17,10 @@ import types
 import cloudpickle
 import pytest
 
-from horovod.common import auth
-from horovod.runner import store_server, store_wire
-from horovod.runner.readers.own import decode_secret, encode_secret
-from horovod.runner.store import StoreClient, StoreError, StoreTimeout
-from horovod.runner.store_server import StoreServer, ranks_text
+from horovod.rendezvous import auth, store_server, store_wire
+from horovod.rendezvous.readers.own import decode_secret, encode_secret
+from horovod.rendezvous.store import StoreClient, StoreError, StoreTimeout
+from horovod.rendezvous.store_server import StoreServer, ranks_text
 
 SECRET = auth.make_secret()
 
@@ -124,14 +123,14 @@ def test_a_wrong_size_is_named(server):
 
 
 def test_mixed_versions_are_named(server, monkeypatch):
-    monkeypatch.setattr("horovod.runner.store.__version__", "0.0.1")
+    monkeypatch.setattr("horovod.rendezvous.store.__version__", "0.0.1")
     with pytest.raises(StoreError, match="runs Horovod 0.0.1, .* same version on every host"):
         join(server, 1)
 
 
 def test_clocks_that_differ_are_noticed(monkeypatch):
     fast = types.SimpleNamespace(time=lambda: time.time() + 100, monotonic=time.monotonic, sleep=time.sleep)
-    monkeypatch.setattr("horovod.runner.store.time", fast)
+    monkeypatch.setattr("horovod.rendezvous.store.time", fast)
     notices = []
     with StoreServer(SECRET, notice=notices.append) as server, join(server, 0, size=-1, host="node7"):
         pass

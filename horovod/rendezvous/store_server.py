@@ -2,7 +2,7 @@
 """The job's notice board: an authenticated key-value store served by asyncio in a thread of its own.
 
 It listens on the addresses it is given (never on all of them by default), speaks to nobody before they
-proved the job's secret (horovod.common.auth), and stores bytes without ever looking inside them.
+proved the job's secret (horovod.rendezvous.auth), and stores bytes without ever looking inside them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Sequence, Set, TypeVar
 
-from horovod.common import auth
-from horovod.runner import store_wire as wire
-from horovod.runner.listening import listen, ranks_text
-from horovod.runner.store import StoreError, StoreTimeout
+from horovod.rendezvous import auth
+from horovod.rendezvous import store_wire as wire
+from horovod.rendezvous.identity import ranks_text
+from horovod.rendezvous.network import listen
+from horovod.rendezvous.store import StoreError, StoreTimeout
 from horovod.version import __version__
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ import time
 import pytest
 from tests_support import run_world
 
-from horovod.common.bootstrap import _misfit
-from horovod.common.place import Place, distinct
+from horovod.rendezvous.bootstrap import _misfit
+from horovod.rendezvous.world import World, distinct
 
 
 def card(rank, host="a", **more):
@@ -23,11 +23,11 @@ def card(rank, host="a", **more):
 
 def test_hosts_are_numbered_by_their_first_rank():
     table = [card(r, host) for r, host in enumerate("babca")]
-    place = Place(3, table, b"")
+    place = World(3, table, b"")
     assert place.host_of_rank == [0, 1, 0, 2, 1]
     assert place.host_names == ["b", "a", "c"] and place.n_hosts == 3
     assert place.local_ranks == [3]
-    assert Place(2, table, b"").local_ranks == [0, 2]
+    assert World(2, table, b"").local_ranks == [0, 2]
     assert place.describe(4) == "rank 4 on a"
 
 
@@ -54,7 +54,7 @@ def test_cards_that_do_not_fit_are_named(other, words):
 def run_init(die_rank=None, at="", version_of=None):
     """Calls hvd.init() and reports the error and how long it took; one rank may die on its way."""
     import horovod.numpy as hvd
-    from horovod.common import bootstrap
+    from horovod.rendezvous import bootstrap
 
     rank = int(os.environ["HOROVOD_RANK"])
     if rank == version_of:

@@ -3,7 +3,7 @@
 
 1. Every rank listens, and puts a card (address, host, version, ...) into the job's store.
 2. Rank 0 collects the cards, checks that they fit together, and publishes them as one table.
-3. The first rank of each host hands the host's shared memory to the others (local.py).
+3. The first rank of each host hands the host's shared memory to the others (shared_memory.py).
 4. Every rank opens the links the engine planned (links.py); when all have, the engines start.
 
 The store fails all waiting ranks at once when one of them dies, so nobody waits in vain. A world of one does
@@ -18,12 +18,13 @@ import socket
 import time
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from horovod.common import _native, config, constants, links, local
+from horovod.common import _native, config, constants
 from horovod.common._native import Link
-from horovod.common.auth import AuthenticationError
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.links import Acceptor, Tag
-from horovod.common.place import Place, alone
+from horovod.rendezvous import links, shared_memory
+from horovod.rendezvous.auth import AuthenticationError
+from horovod.rendezvous.links import Acceptor, Tag
+from horovod.rendezvous.world import World, alone
 from horovod.version import __version__
 
 _generation = 0  # how often this process has joined a world; keeps the store's keys of two starts apart
@@ -32,11 +33,11 @@ SETS_DIFFER = "mismatching process sets"
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 
-def start(identity: Any, card: Dict[str, Any]) -> Place:
+def start(identity: Any, card: Dict[str, Any]) -> World:
     """Joins the world the identity describes and starts the engine.
 
     Args:
-        identity: horovod.runner.identity.Identity.
+        identity: horovod.rendezvous.identity.Identity.
         card: further facts that must be equal on all ranks, e.g. {"process_sets": [[0, 1]]}.
 
     Raises:
@@ -45,9 +46,9 @@ def start(identity: Any, card: Dict[str, Any]) -> Place:
     global _generation
     _generation += 1
     if identity.size == 1:
-        place = alone(identity.host)
-        _start_engine(place, None, [])
-        return place
+        world = alone(identity.host)
+        _start_engine(world, None, [])
+        return world
     timeout = float(config.get("gloo_timeout_seconds"))
     try:
         store = identity.open_store(timeout)
@@ -56,9 +57,9 @@ def start(identity: Any, card: Dict[str, Any]) -> Place:
         raise HorovodInternalError(f"{who} could not join: {error}") from error
     scope = f"init/{_generation}"
     try:
-        place = _join(identity, store, card, scope, timeout)
+        world = _join(identity, store, card, scope, timeout)
         _leave(store)
-        return place
+        return world
     except (RuntimeError, OSError) as error:
         text = str(error)
         if not isinstance(error, _PeerFailed):
@@ -105,37 +106,37 @@ def _get(store: Any, key: str, timeout: float) -> bytes:
     return value
 
 
-def _join(identity: Any, store: Any, card: Dict[str, Any], scope: str, timeout: float) -> Place:
+def _join(identity: Any, store: Any, card: Dict[str, Any], scope: str, timeout: float) -> World:
     deadline = time.monotonic() + timeout
     secret = store.secret
     listener = links.listen(_my_address(store.address, store.port))
     acceptor = Acceptor(listener, secret, set())
     opened: List[socket.socket] = []
-    memory: Optional[local.SharedMemory] = None
+    memory: Optional[shared_memory.SharedMemory] = None
     try:
         table = _exchange_cards(identity, store, dict(card, **_card(identity, listener)), scope, timeout)
-        place = Place(identity.rank, table, secret)
-        planned = place.plan(range(place.size), 0)
-        acceptor.expect(_tags_to_accept(place, planned))
+        world = World(identity.rank, table, secret)
+        planned = world.plan(range(world.size), 0)
+        acceptor.expect(_tags_to_accept(world, planned))
 
         def check() -> None:
             _check_store(store, scope)
 
-        if len(place.local_ranks) > 1:
-            host = place.host_of_rank[place.rank]
-            memory = local.share(
-                secret, f"{store.port} {scope} {host} {table[0]['nonce']}", place.rank, place.local_ranks,
+        if len(world.local_ranks) > 1:
+            host = world.host_of_rank[world.rank]
+            memory = shared_memory.share(
+                secret, f"{store.port} {scope} {host} {table[0]['nonce']}", world.rank, world.local_ranks,
                 deadline, check,
             )  # fmt: skip
         addresses = [(card["address"], card["port"]) for card in table]
-        ready = open_links(place, planned, addresses, acceptor, deadline, check, opened)
+        ready = open_links(world, planned, addresses, acceptor, deadline, check, opened)
         _all_linked(identity, store, scope, deadline)
         taken, memory = memory, None  # the engine owns the descriptors from here, whatever it answers
         for sock in opened:
             sock.detach()
         opened.clear()
-        _start_engine(place, taken, ready)
-        return place
+        _start_engine(world, taken, ready)
+        return world
     finally:
         acceptor.close()
         for sock in opened:
@@ -152,7 +153,7 @@ def _card(identity: Any, listener: socket.socket) -> Dict[str, Any]:
         "address": address,
         "port": port,
         "host": identity.host,
-        "host_key": local.host_key(identity.host),
+        "host_key": shared_memory.host_key(identity.host),
         "version": __version__,
         "pid": os.getpid(),
         "nonce": os.urandom(8).hex(),
@@ -208,7 +209,7 @@ def _all_linked(identity: Any, store: Any, scope: str, deadline: float) -> None:
 
 def _check_store(store: Any, scope: str) -> None:
     """Raises if the job has failed; "go" cannot be there yet, so a timeout means all is well."""
-    from horovod.runner.store import StoreTimeout
+    from horovod.rendezvous.store import StoreTimeout
 
     try:
         _get(store, f"{scope}/go", 0.0)
@@ -245,21 +246,21 @@ def _interface_address(interface: str) -> str:
 # ------------------------------------------------------------------------------------------- links --
 
 
-def _tag_of(place: Place, link: Link) -> Tag:
+def _tag_of(world: World, link: Link) -> Tag:
     """Both ends name a link by the side that dials it; a DATA_OUT here is a DATA_IN there."""
     kind = link.kind
     if not link.dial and kind in (constants.LINK_DATA_OUT, constants.LINK_DATA_IN):
         kind = constants.LINK_DATA_IN if kind == constants.LINK_DATA_OUT else constants.LINK_DATA_OUT
-    ends = (place.rank, link.peer) if link.dial else (link.peer, place.rank)
+    ends = (world.rank, link.peer) if link.dial else (link.peer, world.rank)
     return Tag(kind, link.process_set, link.hop, *ends)
 
 
-def _tags_to_accept(place: Place, planned: Sequence[Link]) -> Set[Tag]:
-    return {_tag_of(place, link) for link in planned if not link.dial}
+def _tags_to_accept(world: World, planned: Sequence[Link]) -> Set[Tag]:
+    return {_tag_of(world, link) for link in planned if not link.dial}
 
 
 def open_links(
-    place: Place,
+    world: World,
     planned: Sequence[Link],
     addresses: Sequence[Tuple[str, int]],
     acceptor: Any,
@@ -278,14 +279,14 @@ def open_links(
     sockets: Dict[Tag, socket.socket] = {}
     for link in planned:
         if link.dial:
-            tag = _tag_of(place, link)
+            tag = _tag_of(world, link)
             address, port = addresses[link.peer]
             try:
-                sockets[tag] = links.dial(address, port, place.secret, tag, deadline)
+                sockets[tag] = links.dial(address, port, world.secret, tag, deadline)
             except (OSError, AuthenticationError) as error:
                 check()  # if the peer died, the store's reason is better than ours
                 raise HorovodInternalError(
-                    f"could not connect to {place.describe(link.peer)} at {address}:{port}: {error}. "
+                    f"could not connect to {world.describe(link.peer)} at {address}:{port}: {error}. "
                     "Does a firewall between the hosts block it?"
                 ) from error
             opened.append(sockets[tag])
@@ -293,23 +294,23 @@ def open_links(
         check()
         if time.monotonic() > deadline:
             late = sorted({tag.from_rank for tag in acceptor.missing()})
-            who = ", ".join(place.describe(rank) for rank in late)
+            who = ", ".join(world.describe(rank) for rank in late)
             raise HorovodInternalError(f"no connection from {who} within the time limit")
     accepted = acceptor.take()
     opened.extend(accepted.values())
     sockets.update(accepted)
     ready = []
     for link in planned:
-        sock = sockets[_tag_of(place, link)]
+        sock = sockets[_tag_of(world, link)]
         sock.settimeout(None)
         ready.append(Link(link.kind, link.peer, link.process_set, link.hop, link.dial, sock.fileno()))
     return ready
 
 
-def _start_engine(place: Place, memory: Optional[local.SharedMemory], ready: Sequence[Link]) -> None:
+def _start_engine(world: World, memory: Optional[shared_memory.SharedMemory], ready: Sequence[Link]) -> None:
     lib = _native.lib()
     for name, value in config.engine_settings().items():
         lib.hvd_configure(name.encode(), value.encode())
     opened = (Link * max(len(ready), 1))(*ready)
-    if lib.hvd_start(place.world(memory), opened, len(ready)) != constants.OK:
-        raise HorovodInternalError(f"{place.describe(place.rank)}: {_native.last_error()}")
+    if lib.hvd_start(world.for_engine(memory), opened, len(ready)) != constants.OK:
+        raise HorovodInternalError(f"{world.describe(world.rank)}: {_native.last_error()}")

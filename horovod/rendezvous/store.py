@@ -2,7 +2,7 @@
 """The job's notice board, seen by a worker: small named values, shared by all ranks.
 
 Workers use it to find each other (addresses), and `horovod.run` to hand out the function and collect the
-results. The board itself is horovod.runner.store_server.StoreServer, usually inside the launcher.
+results. The board itself is horovod.rendezvous.store_server.StoreServer, usually inside the launcher.
 
     with StoreClient("10.0.0.1", 5021, secret, rank=1, size=4, host="node7") as store:
         store.set("address/1", b"10.0.0.2:4021")
@@ -21,8 +21,8 @@ import threading
 import time
 from typing import Optional
 
-from horovod.common import auth
-from horovod.runner import store_wire as wire
+from horovod.rendezvous import auth
+from horovod.rendezvous import store_wire as wire
 from horovod.version import __version__
 
 _TIMEOUT = struct.Struct(">d")

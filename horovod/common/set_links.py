@@ -15,31 +15,31 @@ from typing import Any, List, Optional, Tuple
 
 from horovod.common import _native, config, engine
 from horovod.common import constants as c
-from horovod.common.bootstrap import _tags_to_accept, open_links
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.links import Acceptor, addresses_of, listen
-from horovod.common.place import Place
+from horovod.rendezvous.bootstrap import _tags_to_accept, open_links
+from horovod.rendezvous.links import Acceptor, addresses_of, listen
+from horovod.rendezvous.world import World
 
 _CARD = struct.Struct(">62sH")  # address as text, port
 
 
-def attach(place: Place, members: List[int], process_set: int) -> None:
+def attach(world: World, members: List[int], process_set: int) -> None:
     """Collective over all ranks: gives the engine the open links of a newly registered set."""
-    hosts = {place.host_of_rank[rank] for rank in members}
+    hosts = {world.host_of_rank[rank] for rank in members}
     if len(hosts) < 2:
         return
-    planned = place.plan(members, process_set)
+    planned = world.plan(members, process_set)
     acceptor: Optional[Acceptor] = None
     opened: List[socket.socket] = []
     try:
         card = bytes(_CARD.size)
         if any(not link.dial for link in planned):
-            listener = listen(place.address)
+            listener = listen(world.address)
             card = _CARD.pack(*_encoded(addresses_of(listener)))
-            acceptor = Acceptor(listener, place.secret, _tags_to_accept(place, planned))
+            acceptor = Acceptor(listener, world.secret, _tags_to_accept(world, planned))
         addresses = _exchange(card, process_set)
         deadline = time.monotonic() + float(config.get("gloo_timeout_seconds"))
-        ready = open_links(place, planned, addresses, acceptor or _Nothing(), deadline, _check, opened)
+        ready = open_links(world, planned, addresses, acceptor or _Nothing(), deadline, _check, opened)
         for sock in opened:
             sock.detach()
         opened.clear()

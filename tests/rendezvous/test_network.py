@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from horovod.runner import meeting, meeting_mpi, network
+from horovod.rendezvous import network, offers, over_mpi
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", socket.gethostname()])
@@ -50,11 +50,11 @@ def test_interfaces():
 
 
 def test_without_a_network_there_is_the_loopback_interface(monkeypatch):
-    monkeypatch.setattr(meeting, "route_to", lambda target: None)
-    monkeypatch.setattr(meeting, "own_addresses", list)
-    assert meeting.primary_address("somewhere") == "127.0.0.1"
-    monkeypatch.setattr(meeting, "own_addresses", lambda: ["10.0.0.9"])
-    assert meeting.primary_address("somewhere") == "10.0.0.9"
+    monkeypatch.setattr(offers, "route_to", lambda target: None)
+    monkeypatch.setattr(offers, "own_addresses", list)
+    assert offers.primary_address("somewhere") == "127.0.0.1"
+    monkeypatch.setattr(offers, "own_addresses", lambda: ["10.0.0.9"])
+    assert offers.primary_address("somewhere") == "10.0.0.9"
 
 
 def card(machine, *addresses):
@@ -75,5 +75,5 @@ def card(machine, *addresses):
     ],
 )
 def test_rank_0_serves_where_the_others_can_reach_it(monkeypatch, cards, expected):
-    monkeypatch.setattr(meeting_mpi, "route_to", lambda to: None if to == "10.9.9.9" else f"to {to}")
-    assert meeting_mpi._addresses_for(cards) == expected
+    monkeypatch.setattr(over_mpi, "route_to", lambda to: None if to == "10.9.9.9" else f"to {to}")
+    assert over_mpi._addresses_for(cards) == expected

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who this process is in the job, and how it meets the others.
 
-`detect()` asks the readers (horovod/runner/readers, one file per launcher) in order; the first that
+`detect()` asks the readers (horovod/rendezvous/readers, one file per launcher) in order; the first that
 recognises its launcher's environment wins. Without a launcher the process is a world of its own.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence
 
-from horovod.runner.store import StoreClient, StoreError
+from horovod.rendezvous.store import StoreClient, StoreError
 
 UNKNOWN = -1
 
@@ -81,7 +81,7 @@ def host_name() -> str:
 
 def detect(env: Optional[Mapping[str, str]] = None) -> Identity:
     """Who this process is, according to the first launcher recognised."""
-    from horovod.runner.readers import READERS
+    from horovod.rendezvous.readers import READERS
 
     variables = os.environ if env is None else env
     for read in READERS:
@@ -101,3 +101,15 @@ def check(identity: Identity) -> Identity:
     if identity.size == 1:
         return Identity(0, 1, identity.host, identity.launcher, 0, 1, 0, 1, None, identity.found_by)
     return identity
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks as people write them, e.g. "rank 3" or "ranks 0-2, 7"."""
+    runs: List[List[int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return ("rank " if len(ranks) == 1 else "ranks ") + (text or "none")

@@ -7,15 +7,15 @@
 
 Only a step that srun started has SLURM_STEP_NUM_TASKS; the batch script itself, which also has a
 SLURM_PROCID, does not, and stays a world of one. Ranks
-meet through a private file in the user's home (meeting_file.py).
+meet through a private file in the user's home (over_file.py).
 """
 
 from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.runner.identity import UNKNOWN, Identity, host_name
-from horovod.runner.meeting_file import meet_by_file
+from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.over_file import meet_by_file
 
 RANK, SIZE, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
 

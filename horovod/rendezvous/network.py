@@ -8,7 +8,9 @@ import os
 import socket
 import struct
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional, Sequence, Set
+
+from horovod.rendezvous.store import StoreError
 
 LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915
@@ -127,3 +129,22 @@ def interface_address(name: str) -> str:
             raise ValueError(
                 f"Network interface {name} does not exist or has no IPv4 address; interfaces here: {known}"
             ) from error
+
+
+def listen(addresses: Sequence[str], port: int = 0) -> List[socket.socket]:
+    """Listening sockets on one port of each address; the port of the first decides when it is 0."""
+    sockets: List[socket.socket] = []
+    for address in dict.fromkeys(addresses):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((address, sockets[0].getsockname()[1] if sockets else port))
+        except OSError as error:
+            sock.close()
+            for other in sockets:
+                other.close()
+            raise StoreError(f"cannot listen on {address}:{port}: {error}") from error
+        sock.listen(1024)
+        sockets.append(sock)
+    return sockets

@@ -16,9 +16,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Mapping, Optional
 
-from horovod.runner import meeting
-from horovod.runner.identity import Identity, host_name
-from horovod.runner.store import StoreClient, StoreError
+from horovod.rendezvous import offers
+from horovod.rendezvous.identity import Identity, host_name
+from horovod.rendezvous.store import StoreClient, StoreError
 
 RANK, SIZE, LOCAL_RANK, LOCAL_SIZE = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 
@@ -34,14 +34,14 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     one_host = env.get(LOCAL_SIZE) == env[SIZE]
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        offer = meeting.remembered(job)
+        offer = offers.remembered(job)
         if offer is None:
             if not has_store:
                 raise StoreError(
                     "torchrun was told not to share its store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1), so its "
                     "ranks cannot find each other: unset that variable, or start with horovodrun"
                 )
-            addresses = ["127.0.0.1"] if one_host else [meeting.primary_address(address)]
+            addresses = ["127.0.0.1"] if one_host else [offers.primary_address(address)]
             offer = _agree(me, job, address, port, addresses, timeout)
         return offer.connect(me, timeout)
 
@@ -59,16 +59,16 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
 
 def _agree(
     me: Identity, job: str, address: str, port: int, addresses: list[str], timeout: float
-) -> meeting.Offer:
+) -> offers.Offer:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     try:
         store = TCPStore(address, port, me.size, False, timedelta(seconds=timeout), wait_for_workers=False)
         if me.rank == 0:
-            offer = meeting.serve(job, addresses, me.size)
+            offer = offers.serve(job, addresses, me.size)
             store.set(job, offer.to_bytes().decode())
             return offer
-        return meeting.remember(job, meeting.Offer.from_bytes(store.get(job)))
+        return offers.remember(job, offers.Offer.from_bytes(store.get(job)))
     except RuntimeError as error:
         raise StoreError(
             f"rank {me.rank} of {me.size} could not meet rank 0 through torchrun's store at {address}:{port} "

@@ -23,7 +23,7 @@ import threading
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from horovod.common import auth
+from horovod.rendezvous import auth
 
 log = logging.getLogger("horovod")
 

@@ -12,10 +12,10 @@ from typing import Any, Dict, List, Optional
 
 from horovod.common import config
 from horovod.common.constants import OK
-from horovod.runner import meeting, mpi
-from horovod.runner.identity import Identity, host_name
-from horovod.runner.network import LOOPBACK, own_addresses, route_to
-from horovod.runner.store import StoreClient, StoreError
+from horovod.rendezvous import mpi_library, offers
+from horovod.rendezvous.identity import Identity, host_name
+from horovod.rendezvous.network import LOOPBACK, own_addresses, route_to
+from horovod.rendezvous.store import StoreClient, StoreError
 
 
 def meet_over_mpi(family: Optional[str], expected: str) -> Any:
@@ -26,45 +26,45 @@ def meet_over_mpi(family: Optional[str], expected: str) -> Any:
 
     def meet(me: Identity, timeout: float) -> StoreClient:
         job = f"mpi {expected}"
-        offer = meeting.remembered(job)
+        offer = offers.remembered(job)
         if offer is None:
             try:
-                offer = meeting.remember(job, _agree(me, job, family, expected, timeout))
-            except mpi.MpiError as error:
+                offer = offers.remember(job, _agree(me, job, family, expected, timeout))
+            except mpi_library.MpiError as error:
                 raise StoreError(str(error)) from error
         return offer.connect(me, timeout)
 
     return meet
 
 
-def _agree(me: Identity, job: str, family: Optional[str], expected: str, timeout: float) -> meeting.Offer:
-    library = mpi.load(family)
+def _agree(me: Identity, job: str, family: Optional[str], expected: str, timeout: float) -> offers.Offer:
+    library = mpi_library.load(family)
     library.start()
     world = library.world()
     if (world.rank, world.size) != (me.rank, me.size):
-        raise mpi.MpiError(
+        raise mpi_library.MpiError(
             f"the launcher says this is rank {me.rank} of {me.size} ({expected}), but {library.path} "
             f"({library.version()}) says rank {world.rank} of {world.size}. The mpirun used and this libmpi "
             "belong to different MPI installations: use the mpirun beside that library, or set "
-            f"{mpi.LIBRARY_VARIABLE}"
+            f"{mpi_library.LIBRARY_VARIABLE}"
         )
     return agree(world.duplicate(), job, timeout)
 
 
-def agree(comm: mpi.Communicator, job: str, timeout: float) -> meeting.Offer:
+def agree(comm: mpi_library.Communicator, job: str, timeout: float) -> offers.Offer:
     """Rank 0 of a communicator serves the store; everybody learns where. Collective."""
     _tell_engine(comm)
     cards = [json.loads(one) for one in comm.allgather(_facts(), timeout)]
-    mine: Optional[meeting.Offer] = None
+    mine: Optional[offers.Offer] = None
     if comm.rank == 0:
-        mine = meeting.serve(job, _addresses_for(cards), comm.size)
+        mine = offers.serve(job, _addresses_for(cards), comm.size)
     data = comm.bcast(mine.to_bytes() if mine else None, 0, timeout)
-    return mine or meeting.Offer.from_bytes(data)
+    return mine or offers.Offer.from_bytes(data)
 
 
 def identity_of(comm: Any) -> Identity:
     """The world of an mpi4py communicator: hvd.init(comm=MPI.COMM_WORLD.Split(...)). Collective over it."""
-    library = mpi.load()
+    library = mpi_library.load()
     own = library.adopt(comm).duplicate()
 
     def meet(me: Identity, timeout: float) -> StoreClient:
@@ -102,13 +102,13 @@ def _addresses_for(cards: List[Dict[str, Any]]) -> List[str]:
     return list(dict.fromkeys(found)) or [LOOPBACK]
 
 
-def _tell_engine(comm: mpi.Communicator) -> None:
+def _tell_engine(comm: mpi_library.Communicator) -> None:
     """Hands library and communicator to the engine's MPI transport, if the user wants data over MPI."""
     if str(config.get("cpu_operations")).lower() != "mpi":
         return
     level = comm.mpi.thread_level()
     if level == "none":
-        raise mpi.MpiError(
+        raise mpi_library.MpiError(
             "HOROVOD_CPU_OPERATIONS=mpi needs an MPI that allows calls from another thread, but MPI was "
             "initialised without it (by mpi4py?). Set mpi4py.rc.thread_level = 'multiple' before importing "
             "mpi4py.MPI, "
@@ -117,6 +117,6 @@ def _tell_engine(comm: mpi.Communicator) -> None:
     from horovod.common import _native
 
     if _native.lib().hvd_mpi_attach(comm.mpi.path.encode(), comm.handle) != OK:
-        raise mpi.MpiError(
+        raise mpi_library.MpiError(
             f"{comm.mpi.path} lacks calls that the data path needs; unset HOROVOD_CPU_OPERATIONS"
         )

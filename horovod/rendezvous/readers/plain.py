@@ -16,11 +16,11 @@ import os
 import socket
 from typing import List, Mapping, Optional
 
-from horovod.runner import meeting
-from horovod.runner.identity import UNKNOWN, Identity, host_name
-from horovod.runner.network import can_bind
-from horovod.runner.readers.own import SECRET, decode_secret
-from horovod.runner.store import StoreClient
+from horovod.rendezvous import offers
+from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.network import can_bind
+from horovod.rendezvous.readers.own import SECRET, decode_secret
+from horovod.rendezvous.store import StoreClient
 
 ADDRESS, PORT, SIZE = "HOROVOD_MASTER_ADDR", "HOROVOD_MASTER_PORT", "HOROVOD_SIZE"
 RANKS = ("HOROVOD_RANK", "JOB_COMPLETION_INDEX")
@@ -41,9 +41,9 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     job = f"plain {address}:{port}"
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        if me.rank == 0 and meeting.remembered(job) is None:
-            meeting.serve(job, _own_addresses(address), me.size, port, secret)
-        offer = meeting.remembered(job) or meeting.Offer([address], port, secret)
+        if me.rank == 0 and offers.remembered(job) is None:
+            offers.serve(job, _own_addresses(address), me.size, port, secret)
+        offer = offers.remembered(job) or offers.Offer([address], port, secret)
         return offer.connect(me, timeout)
 
     return Identity(
@@ -75,4 +75,4 @@ def _own_addresses(address: str) -> List[str]:
     except OSError:
         found = set()
     own = sorted(one for one in found if can_bind(one))
-    return own or [os.environ.get("HOROVOD_POD_IP") or meeting.primary_address()]
+    return own or [os.environ.get("HOROVOD_POD_IP") or offers.primary_address()]

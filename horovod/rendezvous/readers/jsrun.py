@@ -5,15 +5,15 @@
     LSB_JOBID=81234   JSM_JOBSTEP_ID=1
 
 jsrun usually comes with Spectrum MPI, but a script may run without any MPI library: ranks meet through a
-private file in the user's home (meeting_file.py), which needs none.
+private file in the user's home (over_file.py), which needs none.
 """
 
 from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.runner.identity import UNKNOWN, Identity, host_name
-from horovod.runner.meeting_file import meet_by_file
+from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.over_file import meet_by_file
 
 RANK, SIZE = "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.runner.identity import UNKNOWN, Identity, host_name
-from horovod.runner.meeting_mpi import meet_over_mpi
-from horovod.runner.mpi import MPICH
+from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.mpi_library import MPICH
+from horovod.rendezvous.over_mpi import meet_over_mpi
 
 RANK, SIZE = "PMI_RANK", "PMI_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"

@@ -8,12 +8,11 @@ import stat
 
 import pytest
 
-from horovod.common import auth
-from horovod.runner import identity as identity_module
-from horovod.runner import meeting, meeting_file
-from horovod.runner.identity import UNKNOWN, Identity, alone, detect, subset
-from horovod.runner.readers.own import encode_secret
-from horovod.runner.store import StoreError, StoreTimeout
+from horovod.rendezvous import auth, offers, over_file
+from horovod.rendezvous import identity as identity_module
+from horovod.rendezvous.identity import UNKNOWN, Identity, alone, detect, subset
+from horovod.rendezvous.readers.own import encode_secret
+from horovod.rendezvous.store import StoreError, StoreTimeout
 
 SECRET = encode_secret(auth.make_secret())
 OWN = {
@@ -149,38 +148,38 @@ def ranks(size, meet):
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
     """A folder to meet in, and a process that has not met anybody yet."""
-    monkeypatch.setenv(meeting_file.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(meeting, "_offers", {})
+    monkeypatch.setenv(over_file.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(offers, "_offers", {})
     servers = {}
-    monkeypatch.setattr(meeting, "_servers", servers)
+    monkeypatch.setattr(offers, "_servers", servers)
     yield tmp_path
     for server in servers.values():
         server.close()
 
 
 def test_meeting_by_file(fresh, monkeypatch):
-    zero, one = ranks(2, meeting_file.meet_by_file("job-1", True))
+    zero, one = ranks(2, over_file.meet_by_file("job-1", True))
     with zero.open_store(5) as a:
         (path,) = fresh.iterdir()
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-        monkeypatch.setattr(meeting, "_offers", {})  # the other rank is another process
+        monkeypatch.setattr(offers, "_offers", {})  # the other rank is another process
         with one.open_store(5) as b:
             a.set("x", b"1")
             assert b.get("x") == b"1"
 
 
 def test_a_stale_file_is_not_believed(fresh, monkeypatch):
-    zero, one = ranks(2, meeting_file.meet_by_file("job-1", True))
+    zero, one = ranks(2, over_file.meet_by_file("job-1", True))
     zero.open_store(5).close()
-    meeting._servers["job-1"].close()
-    monkeypatch.setattr(meeting, "_offers", {})
+    offers._servers["job-1"].close()
+    monkeypatch.setattr(offers, "_offers", {})
     with pytest.raises(StoreTimeout, match="could not be reached"):
         one.open_store(0.5)
 
 
 def test_a_missing_rank_0_is_named(fresh):
     with pytest.raises(StoreTimeout, match="waited 0.2 s for rank 0 .* HOROVOD_RENDEZVOUS_DIR"):
-        ranks(2, meeting_file.meet_by_file("job-1", True))[1].open_store(0.2)
+        ranks(2, over_file.meet_by_file("job-1", True))[1].open_store(0.2)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660])
@@ -189,7 +188,7 @@ def test_a_file_others_could_read_is_refused(fresh, mode):
     path.write_bytes(b"{}")
     path.chmod(mode)
     with pytest.raises(StoreError, match="not this user's private file"):
-        ranks(2, meeting_file.meet_by_file("job-1", True))[1].open_store(0.2)
+        ranks(2, over_file.meet_by_file("job-1", True))[1].open_store(0.2)
 
 
 def test_plain_variables_meet(fresh, monkeypatch):
@@ -201,7 +200,7 @@ def test_plain_variables_meet(fresh, monkeypatch):
     env = {**PLAIN, "HOROVOD_MASTER_ADDR": "127.0.0.1", "HOROVOD_MASTER_PORT": port, "HOROVOD_SIZE": "2"}
     zero, one = (detect({**env, "JOB_COMPLETION_INDEX": str(rank)}) for rank in range(2))
     with zero.open_store(5) as a:
-        monkeypatch.setattr(meeting, "_offers", {})
+        monkeypatch.setattr(offers, "_offers", {})
         with one.open_store(5) as b:
             b.set("x", b"1")
             assert a.get("x") == b"1"

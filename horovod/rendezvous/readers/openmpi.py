@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.runner.identity import UNKNOWN, Identity, host_name
-from horovod.runner.meeting_mpi import meet_over_mpi
-from horovod.runner.mpi import OPEN_MPI
+from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.mpi_library import OPEN_MPI
+from horovod.rendezvous.over_mpi import meet_over_mpi
 
 RANK, SIZE = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"

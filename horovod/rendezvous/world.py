@@ -6,14 +6,15 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Dict, List, Optional, Sequence
 
-from horovod.common import _native, local
-from horovod.common._native import Link, World
+from horovod.common import _native
+from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError
+from horovod.rendezvous import shared_memory
 
 LOCALHOST = "127.0.0.1"
 
 
-class Place:
+class World:
     """What a started rank remembers about its world, to open further links later."""
 
     def __init__(self, rank: int, table: List[Dict[str, Any]], secret: bytes) -> None:
@@ -38,16 +39,17 @@ class Place:
         """For errors: "rank 3 on node7"."""
         return f"rank {rank} on {self.host_names[self.host_of_rank[rank]]}"
 
-    def world(self, memory: Optional[local.SharedMemory] = None) -> World:
+    def for_engine(self, memory: Optional[shared_memory.SharedMemory] = None) -> _native.World:
         """The engine's view."""
         doorbells = None
         if memory is not None:
             doorbells = (ctypes.c_int32 * len(memory.doorbells))(*memory.doorbells)
-        return World(
-            ctypes.sizeof(World),
+        return _native.World(
+            ctypes.sizeof(_native.World),
             self.rank,
             self.size,
             self.n_hosts,
+            0,
             (ctypes.c_int32 * self.size)(*self.host_of_rank),
             (ctypes.c_char_p * self.n_hosts)(*[name.encode() for name in self.host_names]),
             memory.shm_fd if memory is not None else -1,
@@ -56,7 +58,7 @@ class Place:
 
     def plan(self, members: Sequence[int], process_set: int) -> List[Link]:
         """The links this rank needs for a process set."""
-        lib, world = _native.lib(), self.world()
+        lib, world = _native.lib(), self.for_engine()
         ranks = (ctypes.c_int32 * max(len(members), 1))(*members)
         count = lib.hvd_plan_links(world, ranks, len(members), process_set, None, 0)
         if count < 0:
@@ -75,6 +77,6 @@ def distinct(names: List[str]) -> List[str]:
     return shown
 
 
-def alone(host: str) -> Place:
+def alone(host: str) -> World:
     """The world of one process."""
-    return Place(0, [{"address": LOCALHOST, "host": host, "host_key": host}], b"")
+    return World(0, [{"address": LOCALHOST, "host": host, "host_key": host}], b"")

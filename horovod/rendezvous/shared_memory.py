@@ -16,8 +16,8 @@ import time
 from typing import Callable, List, NamedTuple, Set
 
 from horovod.common import _native
-from horovod.common.auth import AuthenticationError
-from horovod.common.links import LISTEN_BACKLOG, Acceptor, Tag, announce
+from horovod.rendezvous.auth import AuthenticationError
+from horovod.rendezvous.links import LISTEN_BACKLOG, Acceptor, Tag, announce
 
 LOCAL_LINK = 100  # a tag kind of our own, beside the engine's
 _FDS_PER_MESSAGE = 200  # Linux allows 253

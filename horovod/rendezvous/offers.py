@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Meeting without a launcher of ours: rank 0 serves the store itself and tells the others where it is.
 
-How it tells them is the only thing that differs: over MPI (meeting_mpi.py), through a private file
-(meeting_file.py), through torchrun's store (readers/torchrun.py), or they know already (readers/plain.py).
+How it tells them is the only thing that differs: over MPI (over_mpi.py), through a private file
+(over_file.py), through torchrun's store (readers/torchrun.py), or they know already (readers/plain.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, List, Optional
 
-from horovod.common import auth
-from horovod.runner.network import LOOPBACK, own_addresses, route_to
-from horovod.runner.store import StoreClient
+from horovod.rendezvous import auth
+from horovod.rendezvous.network import LOOPBACK, own_addresses, route_to
+from horovod.rendezvous.store import StoreClient
 
 if TYPE_CHECKING:
-    from horovod.runner.identity import Identity
-    from horovod.runner.store_server import StoreServer
+    from horovod.rendezvous.identity import Identity
+    from horovod.rendezvous.store_server import StoreServer
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ _offers: Dict[str, Offer] = {}
 
 def serve(job: str, addresses: List[str], size: int, port: int = 0, secret: Optional[bytes] = None) -> Offer:
     """Starts the store in this process (rank 0) and returns where it is."""
-    from horovod.runner.store_server import StoreServer
+    from horovod.rendezvous.store_server import StoreServer
 
     server = StoreServer(secret or auth.make_secret(), addresses, port, size)
     _servers[job] = server

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Callable, List, Mapping, Optional, Tuple
 
-from horovod.runner.identity import Identity
+from horovod.rendezvous.identity import Identity
 
 Reader = Callable[[Mapping[str, str]], Optional[Identity]]
 
@@ -32,7 +32,7 @@ def _lazy(module: str, variable: str) -> Reader:
     def read(env: Mapping[str, str]) -> Optional[Identity]:
         if variable not in env:
             return None
-        reader: Reader = importlib.import_module(f"horovod.runner.readers.{module}").read
+        reader: Reader = importlib.import_module(f"horovod.rendezvous.readers.{module}").read
         return reader(env)
 
     return read
