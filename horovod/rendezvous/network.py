@@ -7,50 +7,12 @@ import fcntl
 import os
 import socket
 import struct
-from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Set
+from typing import List, Optional, Sequence
 
 from horovod.rendezvous.store import StoreError
 
 LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915
-
-
-@dataclass
-class AddressPlan:
-    """Where the store listens and how each host reaches it."""
-
-    bind: List[str]
-    store_for: Dict[str, str]  # host -> address of the store as seen from there
-    local: Set[str]  # hosts that are this machine
-    reasons: List[str] = field(default_factory=list)  # for --verbose
-
-
-def choose_addresses(hosts: List[str], nics: Optional[List[str]] = None) -> AddressPlan:
-    """Plans the store's addresses for these hosts."""
-    local = {host for host in hosts if is_local(host)}
-    remote = [host for host in hosts if host not in local]
-    plan = AddressPlan([], {}, local)
-    if not remote:
-        plan.bind = [LOOPBACK]
-        plan.store_for = {host: LOOPBACK for host in hosts}
-        plan.reasons.append(f"all hosts are this machine: workers meet at {LOOPBACK}")
-        return plan
-    for host in remote:
-        if nics:
-            address = interface_address(nics[0])
-            why = f"interface {nics[0]} was asked for"
-        else:
-            address = source_address(host)
-            why = f"it is this machine's address on the route to {host}"
-        plan.store_for[host] = address
-        plan.bind.append(address)
-        plan.reasons.append(f"{host} reaches the launcher at {address}: {why}")
-    # Local ranks must tell their peers an address that other hosts can reach, so they use one as well.
-    for host in local:
-        plan.store_for[host] = plan.bind[0]
-    plan.bind = list(dict.fromkeys(plan.bind))
-    return plan
 
 
 def is_local(host: str) -> bool:
@@ -97,25 +59,6 @@ def route_to(target: str) -> Optional[str]:
     except OSError:
         return None
     return None if found.startswith("127.") else found
-
-
-def source_address(host: str) -> str:
-    """The address this machine would use to talk to a host (nothing is sent)."""
-    from horovod.runner.ssh import real_name
-
-    try:
-        family, _, _, _, target = socket.getaddrinfo(real_name(host), 9, type=socket.SOCK_DGRAM)[0]
-    except OSError as error:
-        raise ValueError(
-            f"Cannot resolve host {host} ({error}). Check its spelling, DNS or /etc/hosts, "
-            "or give it a HostName in ~/.ssh/config"
-        ) from error
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(target)
-        except OSError as error:
-            raise ValueError(f"There is no route to host {host} ({target[0]}): {error}") from error
-        return str(probe.getsockname()[0])
 
 
 def interface_address(name: str) -> str:

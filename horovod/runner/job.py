@@ -150,7 +150,7 @@ class Job:
     # --------------------------------------------------------------------------------------- start
 
     def _start(self) -> None:
-        from horovod.rendezvous.network import choose_addresses
+        from horovod.runner.addresses import choose_addresses
 
         by_host: Dict[str, List[SlotInfo]] = {}
         for slot in self.slots:

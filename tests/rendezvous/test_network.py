@@ -25,21 +25,6 @@ def test_a_slurm_node_name_is_this_machine(monkeypatch):
     assert network.is_local("no-such-host.invalid")
 
 
-def test_one_machine_stays_on_the_loopback_interface():
-    plan = network.choose_addresses(["localhost", "127.0.0.1"])
-    assert plan.bind == ["127.0.0.1"] and plan.local == {"localhost", "127.0.0.1"}
-    assert set(plan.store_for.values()) == {"127.0.0.1"} and "this machine" in plan.reasons[0]
-
-
-def test_several_hosts_use_the_address_that_leads_there(monkeypatch):
-    routes = {"a": "10.0.0.1", "b": "10.0.0.1", "c": "192.168.0.1"}
-    monkeypatch.setattr(network, "source_address", routes.__getitem__)
-    plan = network.choose_addresses(["localhost", "a", "b", "c"])
-    assert plan.bind == ["10.0.0.1", "192.168.0.1"]
-    assert plan.store_for == {"localhost": "10.0.0.1", **routes}
-    assert "c reaches the launcher at 192.168.0.1" in plan.reasons[2]
-
-
 def test_interfaces():
     assert network.interface_address("lo") == "127.0.0.1"
     with pytest.raises(
