@@ -12,7 +12,8 @@ import sys
 import traceback
 from typing import Any
 
-from horovod.rendezvous.identity import detect, host_name
+from horovod.rendezvous.detection import detect
+from horovod.rendezvous.identity import host_name
 from horovod.rendezvous.readers import own
 from horovod.rendezvous.store import StoreClient
 

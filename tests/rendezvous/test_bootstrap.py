@@ -23,11 +23,11 @@ def card(rank, host="a", **more):
 
 def test_hosts_are_numbered_by_their_first_rank():
     table = [card(r, host) for r, host in enumerate("babca")]
-    place = World(3, table, b"")
+    place = World(3, table, b"", 1)
     assert place.host_of_rank == [0, 1, 0, 2, 1]
     assert place.host_names == ["b", "a", "c"] and place.n_hosts == 3
     assert place.local_ranks == [3]
-    assert World(2, table, b"").local_ranks == [0, 2]
+    assert World(2, table, b"", 1).local_ranks == [0, 2]
     assert place.describe(4) == "rank 4 on a"
 
 
@@ -97,7 +97,7 @@ with open({directory!r} + '/' + os.environ['HOROVOD_RANK'], 'w') as file:
 
 
 @pytest.mark.parametrize("size, hosts", [(3, "localhost:3"), (3, "localhost:2,127.0.0.1:1")])
-@pytest.mark.parametrize("at", ["before", "_exchange_cards", "open_links", "_all_linked"])
+@pytest.mark.parametrize("at", ["before", "_form", "_exchange_cards", "_all_linked"])
 def test_a_rank_that_dies_during_init_is_named_by_all_others(at, size, hosts, tmp_path):
     import subprocess
     import sys
