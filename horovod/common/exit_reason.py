@@ -24,6 +24,7 @@ _LONGEST = 300
 _ORIGINAL_EXIT = sys.exit
 _CODE: Any = SystemExit.__dict__["code"]
 
+_noted: Optional[str] = None
 _before: Any = None  # what sys.last_value held when the watch began: another failure's
 _exit: Optional[str] = None  # "sys.exit(3) (train.py:41)", once it is what ends the process
 
@@ -36,8 +37,16 @@ def watch() -> None:
         sys.exit = _exit_noticed
 
 
+def note(error: BaseException) -> None:
+    """Whoever calls the user's code and catches what it raises says so here, if that ends the process."""
+    global _noted
+    _noted = describe(error)
+
+
 def of_this_process() -> Optional[str]:
     """Why the process ends, asked at its end; None if all is well."""
+    if _noted is not None:
+        return _noted
     error = getattr(sys, "last_value", None)
     # In an interactive session every failed line is left there, and is no reason to end.
     if error is not None and error is not _before and not hasattr(sys, "ps1"):
@@ -73,13 +82,14 @@ def _place(traceback: Optional[TracebackType]) -> str:
 class _Exit(SystemExit):
     """A SystemExit that notices when it ends the process."""
 
+    place = ""
+
     @property
     def code(self) -> Any:
         value = _CODE.__get__(self)
         if threading.current_thread() is threading.main_thread() and not _called_by_python():
             global _exit
-            shown = f"sys.exit({value!r})"[:_LONGEST] + _place(self.__traceback__)
-            _exit = None if value in (None, 0) else shown
+            _exit = None if value in (None, 0) else f"sys.exit({value!r})"[:_LONGEST] + self.place
         return value
 
     @code.setter
@@ -101,4 +111,7 @@ def _called_by_python() -> bool:
 
 def _exit_noticed(status: Any = None, /) -> NoReturn:
     """Exits the interpreter by raising SystemExit(status), as sys.exit does."""
-    raise _Exit(status)
+    error = _Exit(status)
+    caller = sys._getframe(1)
+    error.place = f" ({os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno})"
+    raise error

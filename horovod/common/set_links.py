@@ -16,7 +16,7 @@ from horovod.common import _native, config, engine
 from horovod.common import constants as c
 from horovod.common.exceptions import HorovodInternalError
 from horovod.rendezvous.links import LinkAcceptor
-from horovod.rendezvous.network import address_of, listen
+from horovod.rendezvous.network import listen
 from horovod.rendezvous.planned_links import PlannedLinks
 from horovod.rendezvous.world import World
 
@@ -35,40 +35,35 @@ def attach(world: World, members: List[int], process_set: int) -> None:
     if len({world.host_of_rank[rank] for rank in members}) < 2:
         return
     links = PlannedLinks(world, members, process_set)
+    acceptor: Optional[LinkAcceptor] = None
     try:
-        _open(world, links, process_set)
-        _check()
+        expected = links.to_accept()
+        if expected:
+            (listener,) = listen([world.address])
+            acceptor = LinkAcceptor(listener, world.secret, world.generation, expected)
+        _open(links, acceptor, process_set)
     except BaseException as error:
-        job_failed = _native.lib().hvd_check() != c.OK  # then the error says why already
-        text = f"{world.describe(world.rank)} could not open its links of process set {members}: {error}"
-        if not job_failed:
-            _native.lib().hvd_abort(text.encode("utf-8", "replace"))
-        if isinstance(error, Exception) and not job_failed:
-            raise HorovodInternalError(text) from error
+        _tell(
+            f"{world.describe(world.rank)} could not open its links of process set {members}: {error}", error
+        )
         raise
     finally:
+        if acceptor is not None:
+            acceptor.close()
         links.close()
     engine.run_released(
         engine.request(c.BARRIER, f"horovod.process_set.{process_set}.linked", c.UINT8, (), 0)
     )
 
 
-def _open(world: World, links: PlannedLinks, process_set: int) -> None:
-    acceptor: Optional[LinkAcceptor] = None
-    try:
-        card = bytes(_CARD.size)
-        expected = links.to_accept()
-        if expected:
-            (listener,) = listen([world.address])
-            address, port = address_of(listener)
-            card = _CARD.pack(address.encode(), port)
-            acceptor = LinkAcceptor(listener, world.secret, world.generation, expected)
-        addresses = _exchange(card, process_set)
-        deadline = time.monotonic() + float(config.get("gloo_timeout_seconds"))
-        links.open(addresses, acceptor, deadline, _check)
-    finally:
-        if acceptor is not None:
-            acceptor.close()
+def _open(links: PlannedLinks, acceptor: Optional[LinkAcceptor], process_set: int) -> None:
+    card = bytes(_CARD.size)
+    if acceptor is not None:
+        address, port = acceptor.address
+        card = _CARD.pack(address.encode(), port)
+    addresses = _exchange(card, process_set)
+    deadline = time.monotonic() + float(config.get("gloo_timeout_seconds"))
+    links.open(addresses, acceptor, deadline, _check)
     ready = links.for_engine()
     if ready:
         array = (_native.Link * len(ready))(*ready)
@@ -76,6 +71,14 @@ def _open(world: World, links: PlannedLinks, process_set: int) -> None:
             engine.raise_for(_native.lib().hvd_attach_links(array, len(ready)), _native.last_error())
         finally:
             links.forget()
+
+
+def _tell(text: str, error: BaseException) -> None:
+    """Ends the job with this reason, before those who dial this rank find nobody there."""
+    _check()  # if it has ended already, that is the reason
+    _native.lib().hvd_abort(text.encode("utf-8", "replace"))
+    if isinstance(error, Exception):
+        raise HorovodInternalError(text) from error
 
 
 def _check() -> None:

@@ -25,7 +25,7 @@ from horovod.rendezvous import shared_memory
 from horovod.rendezvous.errors import StoreError, StoreTimeout, Superseded
 from horovod.rendezvous.identity import Identity
 from horovod.rendezvous.links import LinkAcceptor
-from horovod.rendezvous.network import address_of, interface_address, listen, loopback, machine_key, route_to
+from horovod.rendezvous.network import interface_address, listen, loopback, machine_key, route_to
 from horovod.rendezvous.planned_links import PlannedLinks
 from horovod.rendezvous.store import StoreClient
 from horovod.rendezvous.world import World, alone
@@ -112,7 +112,7 @@ def _form(me: Identity, store: StoreClient, facts: Card) -> World:
     memory: Optional[shared_memory.SharedMemory] = None
     links: Optional[PlannedLinks] = None
     try:
-        address, port = address_of(listener)
+        address, port = acceptor.address
         table = _exchange_cards(me, store, dict(facts, **_card(me), address=address, port=port), deadline)
         world = World(me.rank, table, store.secret, me.generation)
         links = PlannedLinks(world, range(world.size), 0)

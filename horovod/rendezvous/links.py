@@ -23,6 +23,7 @@ from horovod.rendezvous.acceptor import Acceptor
 from horovod.rendezvous.connection import Connection, Conversation
 from horovod.rendezvous.dialling import dial
 from horovod.rendezvous.errors import AuthenticationError, OutOfDescriptors
+from horovod.rendezvous.network import address_of
 
 PURPOSE = b"link"
 # How often somebody who waits for others looks whether the job has failed meanwhile.
@@ -90,6 +91,9 @@ def announce(sock: socket.socket, key: bytes, tag: Tag) -> OpenLink:
 class LinkAcceptor:
     """Collects the expected links from a listening socket.
 
+    Attributes:
+        address: where it listens, as (address, port).
+
     Args:
         listener: closed when this is closed.
         secret: the job's.
@@ -100,6 +104,7 @@ class LinkAcceptor:
     def __init__(
         self, listener: socket.socket, secret: bytes, generation: int, expected: Optional[Iterable[Tag]]
     ) -> None:
+        self.address = address_of(listener)
         self._generation = generation
         self._expected: Optional[Set[Tag]] = None if expected is None else set(expected)
         self._links: Dict[Tag, OpenLink] = {}

@@ -148,9 +148,9 @@ def listen(addresses: Sequence[str], port: int = 0) -> List[socket.socket]:
 
 
 def address_of(sock: socket.socket) -> Tuple[str, int]:
-    """Address and port of this end of a socket."""
+    """Address and port of this end of a socket; those of a Unix socket are its name and 0."""
     name = sock.getsockname()
-    return str(name[0]), int(name[1])
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name), 0)
 
 
 def tune(sock: socket.socket) -> None:

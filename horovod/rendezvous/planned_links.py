@@ -12,6 +12,8 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.rendezvous.links import CHECK_SECONDS, LinkAcceptor, OpenLink, Tag, open_link
 from horovod.rendezvous.world import World
 
+_GRACE_SECONDS = 1.0
+
 
 class PlannedLinks:
     """The links of one process set at one rank. Close it unless the engine took them."""
@@ -81,7 +83,7 @@ class PlannedLinks:
         try:
             return open_link(address, self._world.secret, self._tag(link), deadline, check)
         except OSError as error:
-            check()  # if the peer died, the store's reason is better than ours
+            _hear_the_peers_reason(check)
             raise HorovodInternalError(
                 f"could not connect to {self._world.describe(link.peer)} at {address[0]}:{address[1]}: "
                 f"{error}. Does a firewall between the hosts block it?"
@@ -95,3 +97,11 @@ class PlannedLinks:
         mine, theirs = self._world.rank, link.peer
         dialler, other = (mine, theirs) if link.dial else (theirs, mine)
         return Tag(kind, link.process_set, link.hop, dialler, other, self._world.generation)
+
+
+def _hear_the_peers_reason(check: Callable[[], None]) -> None:
+    """A peer that cannot be reached has probably failed, and says why at the same moment; raises that."""
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while time.monotonic() < deadline:
+        check()
+        time.sleep(CHECK_SECONDS / 10)

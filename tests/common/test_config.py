@@ -229,7 +229,7 @@ def test_a_worker_sees_the_same_whichever_way_a_setting_is_given(tmp_path):
     assert job({"link_security": "integrity", "cycle_time_ms": 2.5}) == expected
     config_file = tmp_path / "job.yaml"
     config_file.write_text("params: {cycle_time_ms: 2.5}\nlibrary_options: {link_security: integrity}\n")
-    show = "import json, os; print(json.dumps({n: os.environ.get(n) for n in %r}))" % list(expected)
+    show = f"import json, os; print(json.dumps({{n: os.environ.get(n) for n in {list(expected)}}}))"
     ways = [
         ((), expected),
         (("--config-file", str(config_file)), {}),
@@ -245,7 +245,7 @@ def test_a_worker_sees_the_same_whichever_way_a_setting_is_given(tmp_path):
 
 
 @pytest.mark.parametrize("words, env, shown", [
-    ((), {"HOROVOD_GLOO_TIMEOUT_SECONDS": "60s"}, "HOROVOD_GLOO_TIMEOUT_SECONDS=60s is not a whole number >= 0"),
+    ((), {"HOROVOD_GLOO_TIMEOUT_SECONDS": "60s"}, "HOROVOD_GLOO_TIMEOUT_SECONDS=60s is not a whole number"),
     ((), {"HOROVOD_START_TIMEOUT": "soon"}, "HOROVOD_START_TIMEOUT=soon is not a whole number"),
     (("--config-file", "{file}"), {}, "params.cycle_time_ms=quick is not a number"),
 ])  # fmt: skip

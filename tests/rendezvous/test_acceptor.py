@@ -294,7 +294,7 @@ def test_silent_connections_do_not_use_up_the_descriptors():
 
 
 def test_without_a_descriptor_left_newcomers_wait_until_there_is_one():
-    """No stranger to drop: the peers wait in the kernel's queue, and the acceptor says that it is exhausted."""
+    """No stranger to drop: peers wait in the kernel's queue, and the acceptor says that it is exhausted."""
     script = """
 import os, resource, socket, sys, threading, time
 from horovod.rendezvous import acceptor as module
