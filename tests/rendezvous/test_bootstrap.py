@@ -186,7 +186,7 @@ LIMIT = """
 
 
 @pytest.mark.parametrize(
-    "room, hosts", [(3, ONE), (5, ONE), (2, TWO), (4, TWO), (5, TWO), (6, TWO), (7, TWO)]
+    "room, hosts", [(3, ONE), (7, ONE), (9, ONE), (2, TWO), (4, TWO), (5, TWO), (6, TWO), (7, TWO)]
 )
 def test_out_of_descriptors_blames_the_rank_that_is(room, hosts):
     """Wherever it happens: dialling the store, its own listener, a peer's connection, the shared memory."""
