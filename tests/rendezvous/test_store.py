@@ -18,7 +18,15 @@ import types
 import cloudpickle
 import pytest
 
-from horovod.rendezvous import acceptor, auth, connection, generations, store_server, store_wire
+from horovod.rendezvous import (
+    acceptor,
+    auth,
+    connection,
+    generations,
+    store_server,
+    store_service,
+    store_wire,
+)
 from horovod.rendezvous.errors import Dismissed, StoreError, StoreTimeout, Superseded
 from horovod.rendezvous.generations import UNKNOWN, Claim, Seat
 from horovod.rendezvous.identity import ranks_text
@@ -478,7 +486,7 @@ def test_cve_2024_10190_no_pickle_by_http_put(server, tmp_path):
             connection.getresponse()
         connection.close()
     assert not proof.exists()
-    assert server._values == {} and server.failure is None
+    assert server._service.values == {} and server.failure is None
 
 
 def test_cve_2026_31234_no_pickle_from_an_unauthenticated_server(tmp_path):
@@ -524,6 +532,6 @@ def test_cve_2026_31234_no_pickle_from_an_unauthenticated_server(tmp_path):
 
 def test_nothing_in_the_store_can_unpickle():
     """Store, handshake and wire are fixed binary and JSON: they do not even import a pickle."""
-    for module in (acceptor, connection, store_server, store_wire, generations, auth):
+    for module in (acceptor, connection, store_server, store_service, store_wire, generations, auth):
         with open(module.__file__, encoding="utf-8") as source:
             assert not re.search(r"import.*(pickle|marshal|shelve|yaml)|\beval\(|\bexec\(", source.read())
