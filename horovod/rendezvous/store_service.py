@@ -227,10 +227,10 @@ class StoreService:
             self.generations.left(peer.generation, peer.member)
         self._release(peer)
 
-    def _changed(self, generation: Generation) -> None:
+    def _changed(self, generation: Generation, failed: bool) -> None:
         """A generation has failed or is not the newest any more: who waits in it hears so."""
-        if generation.failure is not None:
-            self._tell_driver(Event("failed", generation.number, text=generation.failure))
+        if failed:
+            self._tell_driver(Event("failed", generation.number, text=generation.failure or ""))
         self.waits.look_again_in(generation.number)
 
     def _tell_driver(self, event: Event) -> None:

@@ -250,6 +250,21 @@ def test_a_rank_that_ends_well_without_joining_is_named_at_once(tmp_path):
     assert "rank 1 on localhost ended with exit code 0 before it joined" in done.stderr
 
 
+def in_and_out():
+    """Nothing but joining and leaving: a fast rank is back before a slow one knows that all are there."""
+    import horovod.numpy as hvd
+
+    for _ in range(15):
+        hvd.init()
+        hvd.shutdown()
+    hvd.init()
+    return float(hvd.allreduce(1.0, op=hvd.Sum))
+
+
+def test_ranks_may_join_and_leave_at_once_any_number_of_times():
+    assert run_world(in_and_out, 3, hosts="localhost:2,127.0.0.1:1") == [3.0] * 3
+
+
 def broken_then_well():
     """The first init fails on one rank; all try again."""
     import horovod.numpy as hvd

@@ -66,11 +66,11 @@ def test_a_fresh_process_takes_a_dead_ones_place():
 
 def test_a_failure_is_heard_once_by_each_and_then_all_meet_again():
     changed = []
-    jobs = Generations(3, changed.append)
+    jobs = Generations(3, lambda generation, failed: changed.append((generation, failed)))
     first, zero = jobs.sit(claim(0))
     jobs.sit(claim(1))
     jobs.fail_generation(first, "rank 1 on node1 could not start: no disk")
-    assert changed == [first]
+    assert changed == [(first, True)]
     with pytest.raises(StoreError, match="no disk"):
         jobs.check(first, zero)
     with pytest.raises(StoreError, match="no disk"):
@@ -96,6 +96,16 @@ def test_who_still_talks_to_an_old_generation_is_turned_away_by_name():
     text = r"rank 1 on node1 belongs to generation 1; the job is at 2 \(rank 0 on node0 could not start"
     with pytest.raises(StoreError, match=text):
         jobs.check(old, late)
+
+
+def test_a_slow_member_of_a_complete_world_goes_on_while_a_fast_one_is_back_for_the_next():
+    jobs = Generations(2)
+    first, slow = jobs.sit(claim(1, 2))
+    _, fast = jobs.sit(claim(0, 2))
+    fast.done = True
+    assert jobs.sit(claim(0, 2))[0].number == 2
+    jobs.check(first, slow)  # it has not read yet that all are there
+    assert jobs.sit(claim(1, 2))[0].number == 2
 
 
 def test_a_member_that_hangs_up_fails_its_generation_unless_it_is_done():
