@@ -122,5 +122,5 @@ class Setting:
 
     def _range(self, scale: int) -> str:
         if self.minimum is not None and self.maximum is not None:
-            return f" in [{self.minimum / scale:g}, {self.maximum / scale:g}]"
-        return "" if self.minimum is None else f" >= {self.minimum / scale:g}"
+            return f" in [{self.minimum / scale:.10g}, {self.maximum / scale:.10g}]"
+        return "" if self.minimum is None else f" >= {self.minimum / scale:.10g}"

@@ -186,7 +186,7 @@ class Generations:
 
     def _check_claim(self, claim: Claim) -> str:
         """The name under which a static job knows a worker: its rank in the job."""
-        if not 0 <= claim.rank < claim.size:
+        if not 0 <= claim.rank < claim.size or len(claim.group) not in (0, claim.size):
             raise StoreError(
                 f"worker {claim.worker!r} on {claim.host} asks for its rank, but its launcher assigns none"
             )

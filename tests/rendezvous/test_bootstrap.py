@@ -172,6 +172,15 @@ def test_a_wrong_argument_on_one_rank_is_named_by_all_at_once():
     assert "rank 1 on localhost gave up during init: ValueError" in errors[0][1] and errors[0] == errors[2]
 
 
+def test_an_address_that_cannot_be_bound_is_named_by_all_at_once():
+    errors = errors_of(
+        "from horovod.rendezvous import bootstrap; bootstrap._my_address = lambda store: '203.0.113.7'"
+    )
+    for kind, text in errors:
+        assert kind == "HorovodInternalError"
+        assert "rank 1 on localhost could not start: cannot listen on 203.0.113.7" in text
+
+
 def test_an_interface_that_is_not_there_is_named_by_all_at_once():
     for kind, text in errors_of("os.environ['HOROVOD_GLOO_IFACE'] = 'nope0'"):
         assert kind == "HorovodInternalError"

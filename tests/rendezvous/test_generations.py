@@ -126,6 +126,11 @@ def test_sizes_that_differ_are_named():
         jobs.sit(claim(1, 3))
 
 
+def test_a_claim_that_contradicts_itself_is_refused():
+    with pytest.raises(StoreError, match="asks for its rank"):
+        Generations().sit(claim(1, 2, group=(5,)))
+
+
 def seats(*workers):
     return {worker: Seat(rank, len(workers)) for rank, worker in enumerate(workers)}
 

@@ -387,6 +387,10 @@ MALFORMED = {
     "an unknown verb": b"\x63\0\0",
     "a hello that is no JSON": b"\x01\0\0{",
     "a claim without a rank": b'\x02\0\0{"claim": {}, "seconds": 1}',
+    "a time that is none": (
+        b'\x02\0\0{"claim": {"worker": "", "rank": 1, "size": 3, "group": [], "host": "", "pid": 1}, '
+        b'"seconds": [1]}'
+    ),
     "a wait without a time": b"\x04\0\1x",
     "a wait for ever": b"\x04\0\1x" + struct.pack(">d", float("inf")),
     "nothing": b"",
