@@ -87,7 +87,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--start-timeout", dest="start_timeout", type=int, metavar="S",
-        default=int(os.environ.get("HOROVOD_START_TIMEOUT", 30)),
+        default=config.get("start_timeout"),
         help="Seconds to wait for all hosts to start their workers (default 30, or HOROVOD_START_TIMEOUT).",
     )  # fmt: skip
     group.add_argument(
@@ -170,7 +170,7 @@ def _add_elastic(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--slots-per-host", dest="slots", type=int, metavar="N",
                        help="Slots of discovered hosts that do not say.")  # fmt: skip
     group.add_argument("--elastic-timeout", type=int, metavar="S",
-                       default=int(os.environ.get("HOROVOD_ELASTIC_TIMEOUT", 600)),
+                       default=config.get("elastic_timeout"),
                        help="Seconds to wait for enough slots after a change (default 600).")  # fmt: skip
     group.add_argument("--reset-limit", type=int, metavar="N", help="Most resets before giving up.")
     group.add_argument("--blacklist-cooldown-range", dest="cooldown_range", type=int, nargs=2,

@@ -150,7 +150,7 @@ class Job:
     # --------------------------------------------------------------------------------------- start
 
     def _start(self) -> None:
-        from horovod.rendezvous.network import choose_addresses
+        from horovod.runner.addresses import choose_addresses
 
         by_host: Dict[str, List[SlotInfo]] = {}
         for slot in self.slots:
@@ -258,6 +258,7 @@ class Job:
         kind, who, what = event
         if kind == "exit":
             self._left.discard(who)
+            self._announce_end(who, what)
             if what != 0:
                 self._failures.append(WorkerFailure(who, self.slots[who].hostname, what))
         elif kind == "lost":
@@ -268,6 +269,13 @@ class Job:
             raise HostError(f"Could not start workers on host {who}: {what}")
         elif kind == "signal":
             raise JobInterrupted(who)
+
+    def _announce_end(self, rank: int, code: int) -> None:
+        """Whoever waits for this rank in hvd.init() need not wait any longer."""
+        if self.store is not None:
+            host = self.slots[rank].hostname
+            cause = f"rank {rank} on {host} ended with exit code {code} before it joined"
+            self.store.lost(str(rank), cause)
 
     def _culprit(self) -> WorkerFailure:
         """The first failure that is not merely the echo of another."""

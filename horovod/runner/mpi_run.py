@@ -162,9 +162,9 @@ def mpi_run(
 def run_function_with_mpi(settings: JobSettings, payload: bytes, mpi_args: Optional[str]) -> List[Any]:
     """horovod.run(use_mpi=True): the function and the results travel through a store in this process."""
     from horovod.rendezvous import auth
-    from horovod.rendezvous.network import choose_addresses
     from horovod.rendezvous.readers.own import encode_secret
     from horovod.rendezvous.store_server import StoreServer
+    from horovod.runner.addresses import choose_addresses
     from horovod.runner.run_function import collect_results
     from horovod.runner.run_task import FUNCTION, STORE
 

@@ -103,7 +103,7 @@ def run(
         command=[executable or sys.executable, "-m", "horovod.runner.run_task"],
         num_proc=num_proc,
         hosts=parse_hosts(hosts) if hosts else [HostInfo("localhost", num_proc)],
-        env={**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)},
+        env=_worker_env(env, settings),
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
         start_timeout=float(start_timeout or config.get("start_timeout")),
@@ -183,6 +183,14 @@ def _pickle(obj: Any) -> bytes:
             f"cannot send the function to the workers: {error}. Open files, locks and sockets cannot travel: "
             "create them inside the function"
         ) from error
+
+
+def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
+    from horovod.common import config
+
+    made = {**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
+    config.check(made)
+    return made
 
 
 def _importable(env: Dict[str, str]) -> Dict[str, str]:

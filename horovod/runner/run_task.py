@@ -12,7 +12,9 @@ import sys
 import traceback
 from typing import Any
 
-from horovod.rendezvous.identity import detect, host_name
+from horovod.common import exit_reason
+from horovod.rendezvous.detection import detect
+from horovod.rendezvous.identity import host_name
 from horovod.rendezvous.readers import own
 from horovod.rendezvous.store import StoreClient
 
@@ -37,6 +39,7 @@ def main() -> int:
         function, args, kwargs = cloudpickle.loads(payload)
         result = cloudpickle.dumps(function(*args, **kwargs))
     except Exception as error:
+        exit_reason.note(error)
         text = traceback.format_exc()
         print(text, end="", file=sys.stderr, flush=True)
         with _open(rank) as store:
