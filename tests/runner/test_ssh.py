@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run over ssh, what is sent, and what failures are said to mean."""
+"""What is run over ssh, and what failures are said to mean."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 
 import pytest
 
-from horovod.runner import remote, ssh
-from horovod.runner.hosts import HostInfo
-from horovod.runner.job import JobSettings
-from horovod.runner.workers import WorkerSpec
+from horovod.runner import ssh
 
 
 def test_the_ssh_command(monkeypatch):
@@ -68,29 +63,3 @@ def test_failures_are_explained(code, text, hint):
 
 def test_a_connection_that_broke_later_is_told_apart():
     assert "the host went down or its network was cut" in ssh.explain(255, "", reached=True)
-
-
-def test_what_is_sent_to_an_agent():
-    """Common variables once, own ones per worker, nothing that describes this machine."""
-    env = {"COMMON": "1", "PWD": "/here", "SSH_CLIENT": "x", "_HOROVOD_SECRET_KEY": "s"}
-    specs = [WorkerSpec(r, ["python", "a b"], dict(env, HOROVOD_RANK=str(r)), "/cwd") for r in (4, 5)]
-    sent = json.loads(json.dumps(remote._setup(specs)))
-    assert sent == {
-        "cwd": "/cwd",
-        "env": {"COMMON": "1", "_HOROVOD_SECRET_KEY": "s"},
-        "workers": [
-            {"rank": rank, "command": ["python", "a b"], "env": {"HOROVOD_RANK": str(rank)}}
-            for rank in (4, 5)
-        ],
-    }
-
-
-@pytest.mark.parametrize("version, state", [("0.0.1", "unreachable"), (remote.__version__, "ready")])
-def test_another_version_on_a_host_is_named(version, state, monkeypatch):
-    heard = []
-    settings = JobSettings(["x"], 1, [HostInfo("b", 1)], dict(os.environ))
-    host = remote.RemoteHost("b", settings, lambda *a: None, lambda *a: None, lambda *a: heard.append(a))
-    monkeypatch.setattr(host, "_ping", lambda: None)
-    host._ready({"version": version, "host": "node7", "pid": "1"})
-    assert heard[0][0] == state
-    assert ("install the same on all" in heard[0][1]) is (state == "unreachable")
