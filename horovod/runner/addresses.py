@@ -7,8 +7,10 @@ import socket
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Set
 
-from horovod.rendezvous.network import LOOPBACK, interface_address, is_local
+from horovod.rendezvous.network import LOOPBACK, can_bind, interface_address, is_local
 from horovod.runner.ssh import real_name
+
+LOOPBACK_6 = "::1"  # the only one in some containers
 
 
 @dataclass
@@ -27,9 +29,10 @@ def choose_addresses(hosts: List[str], nics: Optional[List[str]] = None) -> Addr
     remote = [host for host in hosts if host not in local]
     plan = AddressPlan([], {}, local)
     if not remote:
-        plan.bind = [LOOPBACK]
-        plan.store_for = {host: LOOPBACK for host in hosts}
-        plan.reasons.append(f"all hosts are this machine: workers meet at {LOOPBACK}")
+        here = LOOPBACK if can_bind(LOOPBACK) else LOOPBACK_6
+        plan.bind = [here]
+        plan.store_for = {host: here for host in hosts}
+        plan.reasons.append(f"all hosts are this machine: workers meet at {here}")
         return plan
     for host in remote:
         if nics:

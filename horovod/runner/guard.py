@@ -2,8 +2,8 @@
 """The parent of the workers of one host: starts them, says how they ended, and ends them when told to, or
 when the one who tells (the launcher, or the agent on another host) is gone, be it by kill -9.
 
-Run as a script, with a socket as standard input (see local_host.py). Being a process of its own, with one
-thread, makes three things certain:
+Run as a script, with the launcher's process id as its argument and a socket as standard input (see
+local_host.py). Being a process of its own, with one thread, makes three things certain:
 
 - Nobody is left behind: a worker is known here from the moment it is forked, and dies with this process too
   (PR_SET_PDEATHSIG, which follows the parent's *thread*: here there is only one).
@@ -31,6 +31,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -263,11 +264,14 @@ def _watch_parent() -> int | None:
 
 def main() -> None:
     """Entry of the script."""
+    launcher = int(sys.argv[1])
     # Ctrl-C in the launcher's terminal, or its hangup, must not end the one process that cleans up after it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    Guard(socket.socket(fileno=0)).serve()
+    guard = Guard(socket.socket(fileno=0))
+    if os.getppid() == launcher:
+        guard.serve()
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ __all__ = ["HostError", "Job", "JobFailed", "JobInterrupted", "JobSettings", "Wo
 _SILENCE_CHECK_SECONDS = 1.0
 # How long a reader who is slow to take the last lines is waited for: after a failure, which should be read,
 # and after a signal, whose sender wants an end.
-_READER_SECONDS, _INTERRUPTED_SECONDS = 60.0, 2.0
+_READER_SECONDS, _INTERRUPTED_SECONDS = 60.0, 1.0
 
 
 def make_runner(

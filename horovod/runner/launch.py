@@ -47,7 +47,7 @@ def _report(error: Exception) -> int:
     from horovod.runner.sinks import Sink
     from horovod.runner.supervision import JobInterrupted
 
-    code, patience = (128 + error.number, 2.0) if isinstance(error, JobInterrupted) else (1, 60.0)
+    code, patience = (128 + error.number, 1.0) if isinstance(error, JobInterrupted) else (1, 60.0)
     text = f"horovodrun: {error}".rstrip() + "\n"
     # A terminal that is gone or blocked must not change the exit status, nor keep us.
     Sink("standard error", stream=sys.stderr).write(text.encode(errors="replace"), patience)

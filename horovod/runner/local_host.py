@@ -62,7 +62,7 @@ class LocalHost:
         with theirs:
             # A session of its own: Ctrl-C in the terminal is for the launcher, which ends all in order.
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", os.path.abspath(guard.__file__)],
+                [sys.executable, "-I", "-S", os.path.abspath(guard.__file__), str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

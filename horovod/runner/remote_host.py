@@ -115,6 +115,8 @@ class RemoteHost:
             self._channel.close()
             return
         self.end(ALL, grace)
+        if self.silence() >= self._network_timeout:
+            return  # nobody there hears it; the agent ends them by itself
         with self._changed:
             self._changed.wait_for(lambda: self._ended or not any(self._running.values()), grace + 2.0)
 

@@ -193,7 +193,8 @@ def open_file(path: str) -> Sink:
 
 def _descriptor_of(stream: Any) -> Optional[int]:
     """The descriptor under sys.stdout and the like; None for notebooks, StringIO and captured output."""
-    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # PYTHONUNBUFFERED leaves the buffer out
     try:
         return raw.fileno() if isinstance(raw, io.FileIO) else None
     except (OSError, ValueError):

@@ -98,7 +98,7 @@ BAR = [b"\r %d%%|####|" % percent for percent in (10, 50, 90)] + [b"\r100%|####|
 
 
 def test_a_progress_bar_is_one_whole_line_in_a_log(tmp_path):
-    """Two ranks draw bars at a time, a third party prints in between: each state once, whole, with its rank."""
+    """Two ranks draw bars at a time and print in between: each bar once, whole, with its rank."""
     chunks = [(rank, STDERR, piece) for piece in BAR for rank in range(2)]
     chunks.insert(3, (0, STDOUT, b"epoch 1\n"))
     out, err, _ = collect(chunks, directory=str(tmp_path))
@@ -176,7 +176,9 @@ def test_where_it_is_said_that_something_cannot_be_written():
     for broken in (STDOUT, STDERR):
         good = io.StringIO()
         with open("/dev/full", "w") as full:
-            streams = {"stdout": full, "stderr": good} if broken == STDOUT else {"stdout": good, "stderr": full}
+            streams = (
+                {"stdout": full, "stderr": good} if broken == STDOUT else {"stdout": good, "stderr": full}
+            )
             output = Output(1, **streams)
             for _ in range(3):
                 output.feed(0, broken, b"lost\n")
