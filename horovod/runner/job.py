@@ -18,7 +18,7 @@ from horovod.runner.addresses import choose_addresses
 from horovod.runner.host_runner import Event, HostRunner, OutputFunction, ReportFunction, WorkerSpec
 from horovod.runner.local_host import LocalHost, check_room
 from horovod.runner.output import Output
-from horovod.runner.placement import get_host_assignments, slots_by_host
+from horovod.runner.placement import get_host_assignments, ranks_per_host, slots_by_host
 from horovod.runner.settings import JobSettings, working_directory
 from horovod.runner.signals import Signals
 from horovod.runner.supervision import (
@@ -68,6 +68,9 @@ class Job:
         self, settings: JobSettings, prepare: Optional[Callable[[StoreServer], None]] = None
     ) -> None:
         self.settings = settings
+        counts = ranks_per_host(settings.hosts, settings.num_proc)
+        self._plan = choose_addresses(list(counts), settings.nics)
+        check_room(sum(counts[host] for host in self._plan.local), bool(settings.output_filename))
         self.slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
         self.store: Optional[StoreServer] = None
         self._prepare = prepare
@@ -111,11 +114,9 @@ class Job:
     # --------------------------------------------------------------------------------------- start
 
     def _start(self) -> None:
-        by_host = slots_by_host(self.slots)
-        plan = choose_addresses(list(by_host), self.settings.nics)
+        plan, by_host = self._plan, slots_by_host(self.slots)
         for line in plan.reasons:
             self.say(line, level=1)
-        check_room(sum(len(by_host[host]) for host in plan.local), bool(self.settings.output_filename))
         self._several_hosts = len(plan.local) < len(by_host)
         here = working_directory()
         secret = auth.make_secret()
