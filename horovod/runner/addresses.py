@@ -7,10 +7,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Set
 
-from horovod.rendezvous.network import LOOPBACK, can_bind, interface_address, is_local
+from horovod.rendezvous.network import interface_address, is_local, loopback
 from horovod.runner.ssh import real_name
-
-LOOPBACK_6 = "::1"  # the only one in some containers
 
 
 @dataclass
@@ -29,7 +27,7 @@ def choose_addresses(hosts: List[str], nics: Optional[List[str]] = None) -> Addr
     remote = [host for host in hosts if host not in local]
     plan = AddressPlan([], {}, local)
     if not remote:
-        here = LOOPBACK if can_bind(LOOPBACK) else LOOPBACK_6
+        here = loopback()
         plan.bind = [here]
         plan.store_for = {host: here for host in hosts}
         plan.reasons.append(f"all hosts are this machine: workers meet at {here}")

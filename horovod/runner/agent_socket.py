@@ -14,35 +14,29 @@ in its own way, and `serve` gives it to the workers it starts. Other variables c
 from __future__ import annotations
 
 import json
-import socket
-import threading
 import time
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, Sequence
 
-from horovod.rendezvous import auth
-from horovod.rendezvous.network import listen
+from horovod.rendezvous import store_wire as wire
+from horovod.rendezvous.acceptor import Acceptor
+from horovod.rendezvous.connection import Connection, Conversation
+from horovod.rendezvous.dialling import dial
+from horovod.rendezvous.errors import WireError
+from horovod.rendezvous.network import address_of, listen
 from horovod.rendezvous.readers import own
 from horovod.runner import agent
-from horovod.runner.channel import SocketChannel
+from horovod.runner.channel import SocketChannel, message_length
 
 PURPOSE = b"agent"
-# Connections that have not proved the secret yet; each is held for auth.HANDSHAKE_SECONDS at most.
-_MAX_STRANGERS = 256
 
 
 class AgentSocket(SocketChannel):
-    """The launcher's end of the way to an agent that has called."""
+    """The launcher's end of the way to an agent that has called. See channel.AgentChannel.
 
-    def __init__(self, sock: socket.socket, key: bytes) -> None:
-        super().__init__(sock, key, is_server=True)
-        self.facts: Dict[str, Any] = {}
+    facts: what the agent said about itself: its host, its tag, its version.
+    """
 
-    def introduce(self, timeout: float) -> None:
-        """Reads what the agent says about itself: its host, its tag, its version."""
-        message = self.receive(timeout)
-        if message is None:
-            raise EOFError("the agent did not say who it is")
-        self.facts = json.loads(agent.unpack(message)[2])
+    facts: Dict[str, Any]
 
     def open(self) -> Dict[str, Any]:
         """What the agent said about itself."""
@@ -54,50 +48,35 @@ class AgentSocket(SocketChannel):
 
 
 class AgentListener:
-    """Waits for agents until closed; calls `welcome` with each, on a thread of its own."""
+    """Waits for agents until closed.
+
+    Args:
+        welcome: called with each; on the listener's own thread, so it must not wait for anything.
+    """
 
     def __init__(
         self, secret: bytes, addresses: Sequence[str], welcome: Callable[[AgentSocket], None], port: int = 0
     ) -> None:
-        self._secret = secret
         self._welcome = welcome
-        self._sockets: List[socket.socket] = listen(addresses, port)
-        self.port: int = self._sockets[0].getsockname()[1]
-        self._room = threading.BoundedSemaphore(_MAX_STRANGERS)
-        self._closed = False
-        for sock in self._sockets:
-            threading.Thread(target=self._accept, args=(sock,), name="horovod-agents", daemon=True).start()
+        listeners = listen(addresses, port)
+        self.port = address_of(listeners[0])[1]
+        self._acceptor = Acceptor(listeners, secret, PURPOSE, self._greet, "horovod-agents")
 
     def close(self) -> None:
         """Stops listening; agents that have come stay."""
-        self._closed = True
-        for sock in self._sockets:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)  # wakes accept()
-            except OSError:
-                pass
-            sock.close()
+        self._acceptor.close()
 
-    def _accept(self, listening: socket.socket) -> None:
-        while not self._closed:
-            self._room.acquire()  # strangers wait in the kernel's queue; each holds a place for seconds only
-            try:
-                sock, _ = listening.accept()
-            except OSError:
-                self._room.release()
-                time.sleep(0.05)  # gone again, or no descriptors left
-                continue
-            threading.Thread(target=self._greet, args=(sock,), daemon=True).start()
-
-    def _greet(self, sock: socket.socket) -> None:
+    def _greet(self, connection: Connection) -> Conversation:
+        incoming = wire.Signer(connection.key, wire.TO_SERVER)
+        message = yield message_length((yield wire.LENGTH.size))
+        incoming.check(message, (yield wire.MAC_BYTES))
         try:
-            found = AgentSocket(sock, auth.accept(sock, self._secret, purpose=PURPOSE))
-            found.introduce(auth.HANDSHAKE_SECONDS)
-        except (OSError, EOFError, ValueError):
-            sock.close()  # a stranger: no answer, no log to fill
-            return
-        finally:
-            self._room.release()
+            facts = json.loads(agent.unpack(message)[2])
+        except ValueError as error:
+            raise WireError(f"not an agent: {error}") from error
+        outgoing = wire.Signer(connection.key, wire.TO_CLIENT)
+        found = AgentSocket(connection.release(), outgoing, incoming)
+        found.facts = facts
         self._welcome(found)
 
 
@@ -112,10 +91,10 @@ def serve(
         tag: tells this agent from others, e.g. the number of the task.
         timeout: how long to try to reach the launcher.
     """
-    sock = socket.create_connection((address, port), timeout=timeout)
+    deadline = time.monotonic() + timeout
+    sock, key = dial((address, port), secret, PURPOSE, deadline, waits=True)
+    channel = SocketChannel(sock, wire.Signer(key, wire.TO_SERVER), wire.Signer(key, wire.TO_CLIENT))
     try:
-        key = auth.connect(sock, secret, timeout, PURPOSE)
-        channel = SocketChannel(sock, key, is_server=False)
         agent.Agent(channel, host, tag, env={own.SECRET: own.encode_secret(secret)}).serve()
     finally:
         sock.close()

@@ -15,6 +15,7 @@ import time
 from typing import Any, Dict, Optional, Protocol
 
 from horovod.rendezvous import store_wire as wire
+from horovod.rendezvous.errors import WireError
 
 _LENGTH = struct.Struct(">I")
 _CHUNK = 1 << 16
@@ -120,28 +121,21 @@ class SocketChannel:
 
     is_private = False
 
-    def __init__(self, sock: socket.socket, key: bytes, is_server: bool) -> None:
+    def __init__(self, sock: socket.socket, outgoing: wire.Signer, incoming: wire.Signer) -> None:
         self._sock = sock
         self._lock = threading.Lock()
-        self._out = wire.Signer(key, wire.TO_CLIENT if is_server else wire.TO_SERVER)
-        self._in = wire.Signer(key, wire.TO_SERVER if is_server else wire.TO_CLIENT)
-        sock.settimeout(None)
-        if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._out, self._in = outgoing, incoming
 
     def send(self, message: bytes) -> None:
         """Signs and sends a message."""
         with self._lock:
-            self._sock.sendall(self._out.frame(message))
+            self._sock.sendall(b"".join(self._out.frame(message)))
 
     def receive(self, timeout: Optional[float] = None) -> Optional[bytes]:
         """The next message, its signature checked."""
         if timeout is not None and not _readable(self._sock.fileno(), time.monotonic() + timeout):
             return None
-        length = wire.frame_length(self._exactly(wire.LENGTH.size))
-        if length > _MAX_MESSAGE:
-            raise wire.WireError(f"a message of {length} bytes")
-        message = self._exactly(length)
+        message = self._exactly(message_length(self._exactly(wire.LENGTH.size)))
         self._in.check(message, self._exactly(wire.MAC_BYTES))
         return message
 
@@ -161,6 +155,14 @@ class SocketChannel:
                 raise EOFError("the other end hung up")
             data += part
         return bytes(data)
+
+
+def message_length(header: bytes) -> int:
+    """The length of a signed message, refused before any memory is taken for it."""
+    length = wire.frame_length(header)
+    if length > _MAX_MESSAGE:
+        raise WireError(f"a message of {length} bytes")
+    return length
 
 
 def _readable(descriptor: int, deadline: float) -> bool:

@@ -212,20 +212,11 @@ def _apply_config_file(parser: argparse.ArgumentParser, args: argparse.Namespace
     _apply_controller(args, document.get("controller"))
     try:
         values = config.flags_of_yaml(document)
-        for name, value in values.items():
-            _check_number(config.BY_DEST[name], value)
     except ValueError as error:
-        parser.error(f"--config-file {args.config_file}: {error}")
+        raise ValueError(f"--config-file {args.config_file}: {error}") from error
     for name, value in values.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
-
-
-def _check_number(setting: config.Setting, value: Any) -> None:
-    """Refuses text where a number belongs, which YAML cannot know."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if setting.type in (int, float) and not is_number:
-        raise ValueError(f"{setting.section}.{setting.yaml} must be a number, not {value!r}")
 
 
 def _apply_controller(args: argparse.Namespace, controller: Optional[str]) -> None:

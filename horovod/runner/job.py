@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Union
 from horovod.rendezvous import auth
 from horovod.rendezvous.network import listen
 from horovod.runner.addresses import choose_addresses
-from horovod.runner.host_runner import Event, HostRunner, OutputFunction, ReportFunction, WorkerSpec
+from horovod.runner.host_runner import (
+    Event,
+    HostRunner,
+    OutputFunction,
+    ReportFunction,
+    WorkerExited,
+    WorkerSpec,
+)
 from horovod.runner.local_host import LocalHost, check_room
 from horovod.runner.output import Output
 from horovod.runner.placement import get_host_assignments, ranks_per_host, slots_by_host
@@ -152,10 +159,8 @@ class Job:
             event = self._next_event(supervisor.wake_at())
             now = time.monotonic()
             if event is not None:
-                known = len(supervisor.failures)
                 supervisor.handle(event, now)
-                for failure in supervisor.failures[known:]:
-                    self._announce(failure)
+                self._announce(event)
             if self._several_hosts:
                 supervisor.silences({host: runner.silence() for host, runner in self._runners.items()})
             supervisor.tick(now)
@@ -173,10 +178,12 @@ class Job:
         except queue.Empty:
             return None
 
-    def _announce(self, failure: WorkerFailure) -> None:
-        """Tells ranks that wait in hvd.init() for one that will not come. Later they notice by themselves."""
-        if self.store is not None and failure.rank not in self.store.present():
-            self.store.fail(announcement(failure))
+    def _announce(self, event: Union[Event, Interrupted]) -> None:
+        """Tells ranks that wait in hvd.init() for one that will not come any more."""
+        if self.store is not None and isinstance(event, WorkerExited):
+            tail = self._output.tail(event.worker)
+            failure = WorkerFailure(event.worker, event.host, event.code, tail)
+            self.store.lost(str(event.worker), announcement(failure))
 
     # ----------------------------------------------------------------------------------------- end
 

@@ -152,6 +152,7 @@ def job_env(args: argparse.Namespace, base: Optional[Dict[str, str]] = None) -> 
     """The environment of the workers: this one's, with the settings given as flags."""
     env = dict(os.environ if base is None else base)
     env.update(config.env_of(vars(args)))
+    config.check(env)
     if args.tcp_flag:
         env["NCCL_IB_DISABLE"] = "1"
     return env

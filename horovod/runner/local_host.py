@@ -21,6 +21,7 @@ import threading
 import time
 from typing import Dict, Optional, Tuple
 
+from horovod.rendezvous import fork
 from horovod.runner import guard
 from horovod.runner.host_runner import (
     GRACE_SECONDS,
@@ -59,6 +60,7 @@ class LocalHost:
     def open(self) -> None:
         """Starts the guard."""
         self._link, theirs = socket.socketpair()
+        fork.guard(self._link)
         with theirs:
             # A session of its own: Ctrl-C in the terminal is for the launcher, which ends all in order.
             self._guard = subprocess.Popen(

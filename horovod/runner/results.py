@@ -18,6 +18,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
+from horovod.common import exit_reason
+
 if TYPE_CHECKING:
     from horovod.rendezvous.store import StoreClient
     from horovod.rendezvous.store_server import StoreServer
@@ -102,6 +104,7 @@ def call_published(open_store: Callable[[], StoreClient], rank: int) -> int:
         function, args, kwargs = cloudpickle.loads(call)
         key, value = _RESULT, cloudpickle.dumps(function(*args, **kwargs))
     except Exception as error:
+        exit_reason.note(error)
         text = traceback.format_exc()
         print(text, end="", file=sys.stderr, flush=True)
         key, value = _ERROR, cloudpickle.dumps((_portable(error), text))

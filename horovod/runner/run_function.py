@@ -93,7 +93,7 @@ def run(
         command=[executable or sys.executable, "-m", "horovod.runner.run_task"],
         num_proc=num_proc,
         hosts=parse_hosts(hosts) if hosts else [HostInfo("localhost", num_proc)],
-        env={**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)},
+        env=_worker_env(env, settings),
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
         start_timeout=float(start_timeout or config.get("start_timeout")),
@@ -129,6 +129,14 @@ def run_job(settings: JobSettings, call: bytes) -> List[Any]:
         raise
     assert job.store is not None
     return results.collect(job.store, settings.num_proc)
+
+
+def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
+    from horovod.common import config
+
+    made = {**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
+    config.check(made)
+    return made
 
 
 def _importable(env: Dict[str, str]) -> Dict[str, str]:

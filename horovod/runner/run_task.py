@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import sys
 
-from horovod.rendezvous.identity import detect, host_name
+from horovod.rendezvous.detection import detect
+from horovod.rendezvous.errors import StoreError
+from horovod.rendezvous.identity import host_name
 from horovod.rendezvous.readers import own
-from horovod.rendezvous.store import StoreClient, StoreError
+from horovod.rendezvous.store import StoreClient
 from horovod.runner.results import call_published
 
 # Where the caller's store is when another launcher (mpirun) starts the workers, e.g. "10.0.0.1:40213".

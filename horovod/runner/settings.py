@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Optional
 
 from horovod.common import config
 from horovod.runner.hosts import HostInfo
-
-_NETWORK_TIMEOUT = "network_timeout_seconds"
-_NETWORK_TIMEOUT_DEFAULT = 30.0
 
 
 @dataclass
@@ -35,7 +32,7 @@ class JobSettings:
     @property
     def network_timeout(self) -> float:
         """How long hosts may be silent, as the workers' links endure it too."""
-        return network_timeout(self.env)
+        return float(config.get("network_timeout_seconds", self.env))
 
 
 def working_directory() -> str:
@@ -46,10 +43,3 @@ def working_directory() -> str:
         raise ValueError(
             f"the working directory does not exist any more ({error.strerror}): change to another one"
         ) from error
-
-
-def network_timeout(env: Mapping[str, str]) -> float:
-    """HOROVOD_NETWORK_TIMEOUT_SECONDS: how long silence is endured between hosts."""
-    if _NETWORK_TIMEOUT in config.BY_NAME:
-        return float(config.get(_NETWORK_TIMEOUT, env))
-    return float(env.get("HOROVOD_NETWORK_TIMEOUT_SECONDS", _NETWORK_TIMEOUT_DEFAULT))

@@ -206,8 +206,8 @@ class Supervisor:
         self._finish(
             HostError(
                 f"Lost {hosts} ({ranks_text(lost)}): no word from {hosts} for {longest:.0f} s: "
-                "its network was cut or it went down. Shorter outages than "
-                f"HOROVOD_NETWORK_TIMEOUT_SECONDS={self._network_timeout:g} are endured"
+                "its network was cut or it went down. Outages shorter than "
+                f"--network-timeout-seconds {self._network_timeout:g} are endured"
             )
         )
         return True
@@ -236,6 +236,6 @@ def announcement(failure: WorkerFailure) -> str:
     """What the other ranks are told about one that ended before it met them."""
     last = f"; its last line: {failure.tail[-1]}" if failure.tail else "; it printed nothing"
     return (
-        f"rank {failure.rank} on host {failure.host} ended with exit code {exit_text(failure.code)} before "
+        f"rank {failure.rank} on {failure.host} ended with exit code {exit_text(failure.code)} before "
         f"it joined the job{last}"
     )

@@ -20,6 +20,8 @@ import pytest
 from launching import alive, environment, gone_within
 
 from horovod.rendezvous import auth
+from horovod.rendezvous import store_wire as wire
+from horovod.rendezvous.errors import AuthenticationError
 from horovod.rendezvous.readers import own
 from horovod.runner import agent, agent_socket, remote_host
 from horovod.runner.agent_socket import AgentListener
@@ -295,13 +297,18 @@ def test_what_is_sent_to_an_agent(monkeypatch):
 # ----------------------------------------------------------------------------------- the channels --
 
 
+def signed(sock, directions):
+    """A socket's channel that signs as one of the two ends."""
+    return SocketChannel(sock, *(wire.Signer(b"key", direction.encode()) for direction in directions))
+
+
 def pair(kind):
     """Two ends of a channel, and a socket or descriptor in between."""
     if kind == "pipes":
         there, back = os.pipe(), os.pipe()
         return PipeChannel(back[0], there[1]), PipeChannel(there[0], back[1])
     ours, theirs = socket.socketpair()
-    return SocketChannel(ours, b"key", True), SocketChannel(theirs, b"key", False)
+    return signed(ours, "CS"), signed(theirs, "SC")
 
 
 @pytest.mark.parametrize("kind", ["pipes", "socket"])
@@ -319,7 +326,7 @@ def test_messages_arrive_whole_and_in_order(kind):
 
 def test_a_socket_that_is_tampered_with_is_hung_up_on():
     ours, theirs = socket.socketpair()
-    one = SocketChannel(ours, b"key", True)
+    one = signed(ours, "CS")
     one.send(b"end")
     one.send(b"end")
     data = bytearray(theirs.recv(1000))
@@ -328,7 +335,7 @@ def test_a_socket_that_is_tampered_with_is_hung_up_on():
         half = len(data) // 2
         changed = data[:half] + data[:half] if change == "repeated" else data.replace(b"end", b"and", 1)
         a.sendall(changed)
-        reader = SocketChannel(b, b"key", False)
+        reader = signed(b, "SC")
         with pytest.raises(ConnectionError, match="altered"):
             for _ in range(2):
                 reader.receive(10)
@@ -353,9 +360,9 @@ def test_strangers_at_the_listener_get_nothing_and_keep_nobody_out(agents):
 
 
 def test_a_wrong_secret_is_refused_on_both_sides(agents):
-    with pytest.raises(auth.AuthenticationError):
+    with pytest.raises(AuthenticationError):
         agent_socket.serve("127.0.0.1", agents.listener.port, bytes(32))
     other_purpose = socket.create_connection(("127.0.0.1", agents.listener.port))
-    with other_purpose, pytest.raises(auth.AuthenticationError):
-        auth.connect(other_purpose, SECRET, purpose=b"link")
+    with other_purpose, pytest.raises(AuthenticationError):
+        auth.connect(other_purpose, SECRET, b"link")
     assert agents.came.empty()
