@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
-import sys
+import shutil
 import warnings
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
@@ -211,7 +210,11 @@ def _apply_config_file(parser: argparse.ArgumentParser, args: argparse.Namespace
             f"--config-file {args.config_file} must hold sections such as 'params:'; see docs/running.md"
         )
     _apply_controller(args, document.get("controller"))
-    for name, value in config.flags_of_yaml(document).items():
+    try:
+        values = config.flags_of_yaml(document)
+    except ValueError as error:
+        raise ValueError(f"--config-file {args.config_file}: {error}") from error
+    for name, value in values.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
 
@@ -286,12 +289,5 @@ class _Parser(argparse.ArgumentParser):
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
-        width = min(int(os.environ.get("COLUMNS", 0)) or _terminal_width(), 120)
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
         super().__init__(prog, max_help_position=34, width=width)
-
-
-def _terminal_width() -> int:
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 100
