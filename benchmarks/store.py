@@ -74,12 +74,26 @@ def stored(folder: Path = FOLDER) -> List[Path]:
 
 
 def find(what: str, folder: Path = FOLDER) -> Run:
-    """The run in a file, or the newest run of a commit."""
+    """The run in a file, or all runs of a commit: the newest that has a row gives it.
+
+    Runs of the sources as they were committed count before those of changed ones.
+    """
     if Path(what).is_file():
         return load(Path(what))
     commit = (machine.commit_of(what) or what)[:12]
-    for path in reversed(stored(folder)):
-        if path.name.split("-")[1].split(".")[0] == commit:
-            return load(path)
+    paths = [path for path in stored(folder) if path.name.split("-")[1].split(".")[0] == commit]
+    clean = [path for path in paths if "-dirty" not in path.name]
+    if paths:
+        return _together([load(path) for path in clean or paths])
     known = ", ".join(path.name for path in stored(folder)[-5:]) or "none"
     raise ValueError(f"{what} is no file, and {folder} has no run of such a commit; the last are {known}")
+
+
+def _together(runs: List[Run]) -> Run:
+    """Runs of the same sources as one, oldest first."""
+    found: Dict[str, Row] = {}
+    for run in runs:
+        for row in run.rows:
+            if row.name not in found or row.ours is not None or found[row.name].ours is None:
+                found[row.name] = row
+    return Run(runs[-1].about, list(found.values()))

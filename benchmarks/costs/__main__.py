@@ -19,10 +19,10 @@ import tempfile
 from pathlib import Path
 from typing import List, Optional
 
-from benchmarks.costs import perf
+from benchmarks.costs import instructions, perf
 from benchmarks.costs.loops import LOOPS
 from benchmarks.costs.rank import compile_native
-from benchmarks.costs.report import Functions, text
+from benchmarks.costs.report import Functions, counted_text, text
 from benchmarks.environments import ROOT
 from benchmarks.noise import Watch
 from benchmarks.starting import ONE_THREAD
@@ -56,6 +56,15 @@ def take_apart(name: str, engine: Path, seconds: float) -> str:
     return text(name, loop, found, functions, watch.noise)
 
 
+def count_instructions(name: str, engine: Path) -> str:
+    """What valgrind says, for loops of one rank."""
+    reason = instructions.why_not() if LOOPS[name].ranks == 1 else "only for loops of one rank"
+    if reason is not None:
+        return f"-- instructions: not counted: {reason}"
+    with tempfile.TemporaryDirectory(prefix="hvd-costs-") as folder:
+        return counted_text(LOOPS[name], instructions.count(name, engine, Path(folder)))
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     """Prints and stores the reports."""
     parser = argparse.ArgumentParser(
@@ -63,6 +72,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     )
     parser.add_argument("loops", nargs="*", metavar="LOOP", help=f"which: {', '.join(LOOPS)} (default: all)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (default: 3)")
+    counting = "also count instructions with valgrind, which a busy machine does not change (a minute)"
+    parser.add_argument("--instructions", action="store_true", help=counting)
     parser.add_argument("--list", action="store_true", help="name the loops")
     parser.add_argument("--out", type=Path, default=OUT, help="where the reports go")
     parser.add_argument("--engine", type=Path, help="the engine's library (default: builds one with symbols)")
@@ -77,6 +88,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name in chosen.loops or LOOPS:
         report = take_apart(name, engine, chosen.seconds)
+        if chosen.instructions:
+            report += "\n\n" + count_instructions(name, engine)
         print(report, flush=True)
         (chosen.out / f"{name}.txt").write_text(report + "\n")
     return 0

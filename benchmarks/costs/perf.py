@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import List, NamedTuple, Optional
 
@@ -57,17 +56,21 @@ class Recording:
         self.path = path
 
     def __enter__(self) -> Recording:
+        control, answer = (self.path.with_suffix(suffix) for suffix in (".control", ".answer"))
+        for fifo in (control, answer):
+            os.mkfifo(fifo)
         command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(FREQUENCY), "--call-graph", "fp"]
         command += ["-p", str(os.getpid()), "-o", str(self.path)]
+        command += ["--delay=-1", f"--control=fifo:{control},{answer}"]
         self._perf = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while not self.path.exists() and time.monotonic() < deadline and self._perf.poll() is None:
-            time.sleep(0.02)
+        with open(control, "w") as orders, open(answer) as answers:
+            print("enable", file=orders, flush=True)
+            answers.readline()  # now it records
         return self
 
     def __exit__(self, *error: object) -> None:
         self._perf.send_signal(signal.SIGINT)
-        self._perf.wait(30)
+        self._perf.wait(60)
 
 
 def own(path: Path) -> List[Cost]:
@@ -81,7 +84,7 @@ def inclusive(path: Path) -> List[Cost]:
 
 
 def in_the_engine(path: Path) -> List[Cost]:
-    """What functions of any library cost that the interface called; its function is in place of the thread."""
+    """What functions of any library cost that the interface called; its function is in the thread's place."""
     under = _report(path, ["--no-children", "--parent", "^hvd_[a-z]+$", "--sort", "parent,dso,symbol"])
     return [cost for cost in under if cost.thread.startswith("hvd_")]
 

@@ -41,12 +41,7 @@ def agree(call: Callable[[], Any], seconds: float) -> int:
 
     import horovod.numpy as hvd
 
-    for _ in range(20):
-        call()
-    start = time.perf_counter()
-    for _ in range(50):
-        call()
-    each = (time.perf_counter() - start) / 50
+    each = min(timed(call, 20 * BATCHES)["wall"])
     number = hvd.broadcast(np.array([max(BATCHES, int(seconds / each))], np.int64), 0, name="calls")
     return int(number[0])
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import statistics
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from benchmarks.costs.instructions import Counted
 from benchmarks.costs.loops import Loop
 from benchmarks.costs.perf import Cost
 from benchmarks.noise import Noise
 
 ROWS = 24  # of a table
 LEAST = 0.004  # share of what is shown
+# Everything of Python is below everything else of Python: its sums say little.
+SHOWN_INCLUSIVE = ("hvd", "snprintf", "malloc", "free", "operator", "pthread", "ffi_call", "PyCFuncPtr_call")
 
 
 class Functions(NamedTuple):
@@ -30,7 +33,7 @@ def text(
     name: str, loop: Loop, found: Mapping[str, Any], functions: Optional[Functions], noise: Noise
 ) -> str:
     """The whole report."""
-    unit = "call" if loop.units == 1 else f"tensor ({loop.units} in a call)"
+    unit = _unit(loop)
     each = statistics.median(found["plain"]["processor"]) * 1e6 / loop.units
     parts = [f"== {name}: {loop.about}", *_layers(found, loop, unit), f"   {noise}"]
     parts += ["", f"-- lines of Python, main thread, us a {unit} ({found['line_samples']} samples)"]
@@ -57,6 +60,24 @@ def text(
     parts += ["", "-- inside the engine, by function"]
     parts += _functions([Cost(share, "", libraries[name], name) for name, share in merged.items()], scale)
     return "\n".join(parts)
+
+
+def counted_text(loop: Loop, counted: Counted) -> str:
+    """Instructions by library and function; with all they call, only what is ours or the C library's."""
+    parts = [f"-- instructions, {counted.total / loop.units:.0f} a {_unit(loop)}, by library"]
+    parts += [
+        f"   {n / loop.units:8.0f}  {library}" for library, n in list(counted.by_library().items())[:10]
+    ]
+    below = [c for c in counted.inclusive if c.function.startswith(SHOWN_INCLUSIVE)]
+    for title, counts in (("by function", counted.own), ("with all they call", below)):
+        parts += ["", f"-- instructions, {title}"]
+        for c in counts[:30]:
+            parts.append(f"   {c.instructions / loop.units:8.0f}  {c.library:<24} {c.function[:100]}")
+    return "\n".join(parts)
+
+
+def _unit(loop: Loop) -> str:
+    return "call" if loop.units == 1 else f"tensor ({loop.units} in a call)"
 
 
 def _layers(found: Mapping[str, Any], loop: Loop, unit: str) -> List[str]:

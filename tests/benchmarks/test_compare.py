@@ -65,6 +65,16 @@ def test_runs_are_found_by_file_and_by_commit(tmp_path: Path, monkeypatch: pytes
         store.find("fedcba98", tmp_path)
 
 
+def test_runs_of_a_commit_are_taken_together(tmp_path: Path) -> None:
+    days = [f"2026-11-1{day}T00:00:00+00:00" for day in range(5)]
+    dirty = {**ABOUT["sources"], "dirty": True}  # type: ignore[dict-item]
+    store.save(run(row("a", horovod=1), row("b", horovod=1), date=days[0]), tmp_path)
+    store.save(run(row("b", horovod=2), Row("a", not_run="not asked for"), date=days[1]), tmp_path)
+    store.save(run(row("b", horovod=3), sources=dirty, date=days[2]), tmp_path)
+    found = store.find(str(ABOUT["sources"]["commit"]), tmp_path)  # type: ignore[index]
+    assert {r.name: r.times["horovod"].median for r in found.rows} == {"a": 1, "b": 2}
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text('{"rows": []}')
