@@ -9,9 +9,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
+from benchmarks import priority
 from benchmarks.environments import ROOT
 from benchmarks.rows import Turn
 
@@ -60,10 +60,9 @@ class Team:
         except BaseException:
             self.close()
             raise
-        # Not with fewer cores than ranks: who waits by polling would then keep the others from running.
-        if os.environ.get("HVD_BENCH_REALTIME") and self.size <= (os.cpu_count() or 1):
+        if priority.asked_for(self.size):
             for process in self._processes:
-                _prefer(process.pid)
+                priority.prefer(process.pid)
 
     def _accept_all(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -142,15 +141,3 @@ class Team:
                 process.wait()
         self._log.close()
         self._directory.cleanup()
-
-
-def _prefer(pid: int) -> None:
-    """Real-time scheduling for a process, its threads and its children: ahead of everything else."""
-    for task in os.listdir(f"/proc/{pid}/task"):
-        try:
-            os.sched_setscheduler(int(task), os.SCHED_RR, os.sched_param(1))
-            children = Path(f"/proc/{pid}/task/{task}/children").read_text().split()
-        except (ProcessLookupError, FileNotFoundError):
-            continue
-        for child in children:
-            _prefer(int(child))

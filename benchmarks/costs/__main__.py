@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import List, Optional
 
+from benchmarks import priority
 from benchmarks.costs import instructions, perf
 from benchmarks.costs.loops import LOOPS
 from benchmarks.costs.rank import compile_native
@@ -74,6 +75,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (default: 3)")
     counting = "also count instructions with valgrind, which a busy machine does not change (a minute)"
     parser.add_argument("--instructions", action="store_true", help=counting)
+    realtime = "real-time priority while measuring, for machines that are not idle (needs root)"
+    parser.add_argument("--realtime", action="store_true", help=realtime)
     parser.add_argument("--list", action="store_true", help="name the loops")
     parser.add_argument("--out", type=Path, default=OUT, help="where the reports go")
     parser.add_argument("--engine", type=Path, help="the engine's library (default: builds one with symbols)")
@@ -84,6 +87,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     unknown = [name for name in chosen.loops if name not in LOOPS]
     if unknown:
         parser.error(f"nothing called {', '.join(unknown)}; there are {', '.join(LOOPS)}")
+    if chosen.realtime:
+        os.environ[priority.VARIABLE] = "1"
     engine = chosen.engine or perf.build_with_symbols()
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name in chosen.loops or LOOPS:

@@ -12,9 +12,11 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
+from benchmarks import priority
 from benchmarks.costs import perf
 from benchmarks.costs.lines import LineSampler
 from benchmarks.costs.loops import LOOPS, small_tensors
@@ -98,27 +100,28 @@ def main() -> None:
     import horovod.numpy as hvd
 
     first = hvd.rank() == 0
-    count = agree(call, seconds)
-    found: Dict[str, Any] = {"calls": count, "plain": timed(call, count)}
-    if first:
-        with LineSampler() as sampler:
+    found: Dict[str, Any] = {}
+    with priority.preferred(loop.ranks):
+        hvd.barrier()
+        count = found["calls"] = agree(call, seconds)
+        found["plain"] = timed(call, count)
+    with priority.preferred(loop.ranks):
+        hvd.barrier()
+        with LineSampler() if first else nullcontext() as sampler:
             for _ in range(count):
                 call()
+    if sampler is not None:
         found["lines"], found["line_samples"] = sampler.shares()[:60], sampler.samples
-    else:
-        for _ in range(count):
-            call()
-    hvd.barrier()
     found["perf"] = perf.why_not() if first else None
-    if first and found["perf"] is None:
-        with perf.Recording(folder / "perf.data"):
-            for _ in range(count):
-                call()
-    else:
+    recording = perf.Recording(folder / "perf.data") if first and found["perf"] is None else nullcontext()
+    with recording, priority.preferred(loop.ranks):
+        hvd.barrier()
         for _ in range(count):
             call()
     try:
-        found["native"] = native(loop.native, folder, count) if loop.native else None
+        with priority.preferred(loop.ranks):
+            hvd.barrier()
+            found["native"] = native(loop.native, folder, count) if loop.native else None
         found["foreign_call"] = foreign_call(folder)
     except OSError as error:  # native.c did not compile: the driver has said why
         found["native"], found["foreign_call"], found["native_error"] = None, None, str(error)
