@@ -7,10 +7,11 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple, Sequence, Union
 
 from benchmarks.rows import Row
 from benchmarks.starting import Teams
-from benchmarks.turns import Command, Work, take_turns
+from benchmarks.turns import Command, Patience, Work, take_turns
 
 KIB, MIB = 1 << 10, 1 << 20
 Rows = Iterator[Row]
+QUICK_ROW_S, FULL_ROW_S = 4.0, 60.0  # for one row, once every contender had two turns
 
 
 class Job(NamedTuple):
@@ -33,10 +34,17 @@ class Bench:
 
     def __init__(self, teams: Teams, quick: bool, rounds: int = 0) -> None:
         self.teams, self.quick = teams, quick
-        self.rounds = rounds or (6 if quick else 15)
+        self.patience = Patience(rounds or (6 if quick else 15), QUICK_ROW_S if quick else FULL_ROW_S)
 
-    def compare(self, row: str, ranks: int, jobs: Mapping[str, Job], rounds: int = 0) -> Row:
-        """One row: teams of so many ranks take turns at their jobs. Our own is the one shown as "horovod"."""
+    def at_most(self, rounds: int) -> Patience:
+        """For work of which one turn takes long."""
+        return self.patience._replace(rounds=min(rounds, self.patience.rounds))
+
+    def compare(self, row: str, ranks: int, jobs: Mapping[str, Job], times: int = 1) -> Row:
+        """One row: teams of so many ranks take turns at their jobs. Our own is the one shown as "horovod".
+
+        times: so many times as many rounds as usual.
+        """
         teams, reasons = self.teams.get(sorted({job.contender for job in jobs.values()}), ranks)
         works: Dict[str, Work] = {}
         absent: Dict[str, str] = {}
@@ -45,7 +53,7 @@ class Bench:
                 works[shown] = Command(teams[job.contender], job.do, **job.arguments)
             else:
                 absent[shown] = reasons[job.contender]
-        return take_turns(row, works, rounds or self.rounds, absent)
+        return take_turns(row, works, self.patience._replace(rounds=times * self.patience.rounds), absent)
 
 
 def repetitions(size: int) -> Dict[str, int]:

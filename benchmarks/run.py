@@ -25,6 +25,8 @@ from benchmarks.noise import Watch
 from benchmarks.rows import Row
 from benchmarks.starting import Teams
 
+BROKEN = "(the benchmark itself)"
+
 
 def options(arguments: Optional[List[str]]) -> argparse.Namespace:
     """The command line."""
@@ -47,9 +49,8 @@ def options(arguments: Optional[List[str]]) -> argparse.Namespace:
     return chosen
 
 
-def measure(names: List[str], bench: Bench) -> List[Row]:
+def measure(names: List[str], bench: Bench, rows: List[Row]) -> None:
     """Runs benchmarks one after the other, printing each row. One that breaks is a row that says so."""
-    rows: List[Row] = []
     for name in names:
         start = time.monotonic()
         try:
@@ -60,9 +61,8 @@ def measure(names: List[str], bench: Bench) -> List[Row]:
         except Exception:
             text = traceback.format_exc()
             print(text, file=sys.stderr)
-            rows.append(Row(f"{name} (the benchmark itself)", benchmark=name, not_run=text))
+            rows.append(Row(f"{name} {BROKEN}", benchmark=name, not_run=text))
         print(f"  -- {name}: {time.monotonic() - start:.0f} s", flush=True)
-    return rows
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -88,14 +88,19 @@ def main(arguments: Optional[List[str]] = None) -> int:
     run = store.Run(about)
     print(f"{machine.text(about['machine'])}; {run.label}; load {about['load_before']:.1f}")
     start = time.monotonic()
-    with Watch() as watch, Teams() as teams:
-        run.rows = measure(names, Bench(teams, chosen.quick, chosen.rounds))
-    broken = [row for row in run.rows if row.benchmark and row.name.endswith("(the benchmark itself)")]
-    if not chosen.names:
-        run.rows += goals.unanswered(run.rows, "no benchmark gave this row")
-    about["noise"] = watch.noise._asdict()
-    about["seconds"] = round(time.monotonic() - start)
-    path = store.save(run, chosen.out)
+    about["interrupted"] = True
+    try:
+        with Watch() as watch, Teams() as teams:
+            measure(names, Bench(teams, chosen.quick, chosen.rounds), run.rows)
+        about["interrupted"] = False
+    finally:  # what was measured is kept
+        why = "the run was interrupted" if about["interrupted"] else "no benchmark gave this row"
+        if not chosen.names:
+            run.rows += goals.unanswered(run.rows, why)
+        about["noise"] = watch.noise._asdict()
+        about["seconds"] = round(time.monotonic() - start)
+        path = store.save(run, chosen.out)
+        print(f"\nwritten to {path}", flush=True)
     print(f"\n{table.others(run.rows)}\n\n{table.verdicts(run.rows)}")
     print(f"\nthe whole run: {watch.noise}, {about['seconds']} s; load before {about['load_before']:.1f}")
     if table.is_busy(watch.noise):
@@ -103,7 +108,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     plot.pictures(run, chosen.out)
     if chosen.docs:
         report.write(run)
-    print(f"written to {path}")
+    broken = any(row.name.endswith(BROKEN) for row in run.rows)
     return 1 if broken else 0
 
 

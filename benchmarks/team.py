@@ -16,7 +16,7 @@ from benchmarks.environments import ROOT
 from benchmarks.rows import Turn
 
 START_TIMEOUT_S = 120.0
-COMMAND_TIMEOUT_S = 180.0
+COMMAND_TIMEOUT_S = 60.0
 
 
 class ContenderFailed(RuntimeError):

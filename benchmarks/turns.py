@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Protocol
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol
 
 from benchmarks.noise import Watch
 from benchmarks.rows import OURS, Row, Turn, summary
@@ -33,8 +34,18 @@ class Command:
         return self.team.command(self._do, **self._arguments)
 
 
+LEAST_ROUNDS = 2
+
+
+class Patience(NamedTuple):
+    """How often contenders take turns at a row: so many rounds, fewer if the time runs out."""
+
+    rounds: int
+    seconds: float = 600.0
+
+
 def take_turns(
-    name: str, works: Mapping[str, Work], rounds: int, absent: Optional[Mapping[str, str]] = None
+    name: str, works: Mapping[str, Work], patience: Patience, absent: Optional[Mapping[str, str]] = None
 ) -> Row:
     """One row. Who fails takes no further part and is named in it with the reason."""
     row = Row(name, absent=dict(absent or {}))
@@ -54,10 +65,14 @@ def take_turns(
     with Watch() as watch:
         for contender in works:
             go(contender, warm=True)
-        for number in range(rounds):
+        start = time.monotonic()
+        for number in range(patience.rounds):
+            if number >= LEAST_ROUNDS and time.monotonic() - start > patience.seconds:
+                row.facts["rounds_left_out"] = patience.rounds - number
+                break
             order = list(works)
-            start = number % len(order)
-            for contender in order[start:] + order[:start]:
+            first = number % len(order)
+            for contender in order[first:] + order[:first]:
                 go(contender, warm=False)
     row.noise = watch.noise
     row.times = {who: summary(done) for who, done in turns.items() if who not in row.absent}

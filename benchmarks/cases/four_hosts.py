@@ -47,4 +47,4 @@ def run(bench: Bench) -> Rows:
             name: Command(team, "allreduce", bytes=SIZE, reps=1, inner=1) for name, team in teams.items()
         }
         works["wire's limit"] = Limit()
-        yield take_turns(NAME, works, min(bench.rounds, 5), absent)
+        yield take_turns(NAME, works, bench.at_most(5), absent)

@@ -17,7 +17,7 @@ RANKS = 2
 CONTENDER = "horovod observed"
 PERIOD_US = 100.0
 OBSERVERS = ("timeline", "metrics")
-ROUNDS = 8  # times as many as usual: short turns next to each other tell a percent from noise
+TIMES = 8  # as many turns as usual: short turns next to each other tell a percent from noise
 
 
 def run(bench: Bench) -> Rows:
@@ -39,7 +39,7 @@ def run(bench: Bench) -> Rows:
                 OURS: Job(CONTENDER, "observed", {**arguments, "what": observer}),
                 "off": Job(CONTENDER, "observed", {**arguments, "what": "off"}),
             }
-            row = bench.compare(name + suffix, RANKS, jobs, rounds=ROUNDS * bench.rounds)
+            row = bench.compare(name + suffix, RANKS, jobs, times=TIMES)
             row.facts["loops"] = loops
             if clock == "wall" and "off" in row.times:
                 row.facts["collectives_per_second"] = 1e6 / row.times["off"].median

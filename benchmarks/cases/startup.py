@@ -69,18 +69,18 @@ def launchers(ranks: int, script: str) -> Tuple[Dict[str, Work], Dict[str, str]]
 
 def run(bench: Bench) -> Rows:
     """64 ranks of nothing; in a full run also fewer, and with hvd.init()."""
-    yield _row(bench, 64, 3 if bench.quick else 7)
+    yield _row(bench, 64)
     if not bench.quick:
         for ranks in (2, 8):
-            yield _row(bench, ranks, 7)
+            yield _row(bench, ranks)
         for ranks in (2, 8):
             works, _ = launchers(ranks, INIT)
-            yield take_turns(f"horovodrun -np {ranks}, hvd.init()", {OURS: works[OURS]}, 7)
+            yield take_turns(f"horovodrun -np {ranks}, hvd.init()", {OURS: works[OURS]}, bench.at_most(7))
 
 
-def _row(bench: Bench, ranks: int, rounds: int) -> Row:
+def _row(bench: Bench, ranks: int) -> Row:
     works, absent = launchers(ranks, "pass")
     if bench.quick:  # torchrun alone would take most of the time
         absent.update({name: "only in a full run" for name in works if name != OURS})
         works = {OURS: works[OURS]}
-    return take_turns(f"horovodrun -np {ranks}, empty script", works, rounds, absent)
+    return take_turns(f"horovodrun -np {ranks}, empty script", works, bench.at_most(7), absent)

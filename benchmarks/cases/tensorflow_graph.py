@@ -46,4 +46,4 @@ def _keras(bench: Bench) -> Row:
     reasons = {labels[name]: why for name, why in missing.items()}
     for why in absent.values():
         reasons[OURS] = why
-    return take_turns("Keras, 128 images of a small net", works, bench.rounds, reasons)
+    return take_turns("Keras, 128 images of a small net", works, bench.patience, reasons)

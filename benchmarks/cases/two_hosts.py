@@ -39,8 +39,8 @@ def run(bench: Bench) -> Rows:
                         seconds = 1 if bench.quick else 2
                         works["iperf3"] = Iperf(hosts, per_host, size, seconds)
                         works["iperf3 both ways"] = Iperf(hosts, per_host, size, seconds, both_ways=True)
-                    rounds = min(bench.rounds, 4) if size >= MIB and (bench.quick or rate) else bench.rounds
-                    row = take_turns(_name(wire, size, per_host), works, rounds, absent)
+                    patience = bench.at_most(4) if rate else bench.patience
+                    row = take_turns(_name(wire, size, per_host), works, patience, absent)
                     row.at = {"hosts": 2, "ranks": per_host, "bytes": size, "gbit": 1 if rate else 0}
                     yield row
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping
 
 import pytest
 
-from benchmarks import cases, run, wires
+from benchmarks import run, wires
 from benchmarks.bench import Bench, Job
 from benchmarks.cases import CASES, allreduce, four_hosts, many_tensors, two_hosts
 from benchmarks.goals import GOALS
@@ -27,14 +27,14 @@ NOT_HERE = ("coordinator",)  # the C++ tests build and run it
 class Short(Bench):
     """One turn of few repetitions on small buffers."""
 
-    def compare(self, row: str, ranks: int, jobs: Mapping[str, Job], rounds: int = 0) -> Row:
+    def compare(self, row: str, ranks: int, jobs: Mapping[str, Job], times: int = 1) -> Row:
         small = {"reps": 1, "inner": 2, "bytes": 4096}
         kept: Dict[str, Job] = {}
         for shown, job in jobs.items():
             if job.contender not in SLOW_TO_START:
                 less = {key: small.get(key, value) for key, value in job.arguments.items()}
                 kept[shown] = job._replace(arguments=less)
-        return super().compare(row, ranks, kept, rounds=1)
+        return super().compare(row, ranks, kept)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,9 @@ def rows(module_monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Row]]:
     module_monkeypatch.setattr(two_hosts, "CONTENDERS", ("horovod",))
     with Teams() as teams:
         bench = Short(teams, quick=True, rounds=1)
-        yield run.measure([name for name in CASES if name not in NOT_HERE], bench)
+        found: List[Row] = []
+        run.measure([name for name in CASES if name not in NOT_HERE], bench, found)
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def test_a_ring_sends_its_bytes_almost_twice() -> None:
 def test_16_ranks_need_16_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: List[int] = []
 
-    def compare(self: Bench, row: str, ranks: int, jobs: Any, rounds: int = 0) -> Row:
+    def compare(self: Bench, row: str, ranks: int, jobs: Any, times: int = 1) -> Row:
         asked.append(ranks)
         return Row(row)
 
@@ -124,6 +126,20 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in text for name in [*CASES, *GOALS])
 
 
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(bench: Bench) -> Iterator[Row]:
+        yield Row("allreduce 4 B, 16 ranks", not_run="needs 16 cores")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "CASES", {"first": interrupted, "second": interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        run.main(["--out", str(tmp_path)])
+    (path,) = tmp_path.glob("*.json")
+    data = json.loads(path.read_text())
+    assert data["about"]["interrupted"] is True and data["rows"][0]["not_run"] == "needs 16 cores"
+    assert data["rows"][1]["not_run"] == "the run was interrupted"
+
+
 def test_a_run_is_stored_with_what_broke(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +150,6 @@ def test_a_run_is_stored_with_what_broke(
         yield Row("something else", not_run="no reason")
         raise OSError("the wire is cut")
 
-    monkeypatch.setattr(cases, "CASES", {})
     monkeypatch.setattr(run, "CASES", {"fine": fine, "breaks": breaks})
     assert run.main(["--out", str(tmp_path), "--quick"]) == 1
     (path,) = tmp_path.glob("*-quick.json")

@@ -13,7 +13,7 @@ from benchmarks.environments import CannotInstall, mpi_environment
 from benchmarks.iperf import Iperf
 from benchmarks.starting_on_hosts import teams_on
 from benchmarks.team import Team
-from benchmarks.turns import Command, take_turns
+from benchmarks.turns import Command, Patience, take_turns
 from benchmarks.wires import Hosts
 
 pytestmark = pytest.mark.skipif(wires.why_not() is not None, reason=str(wires.why_not()))
@@ -50,7 +50,7 @@ def test_mpi_over_the_wire_and_on_one_host(mpi: str) -> None:
     with Hosts(2) as hosts, teams_on(hosts, (mpi,), 1) as (teams, absent):
         assert not absent
         works: Dict[str, Command] = {mpi: _allreduce(teams[mpi])}
-        row = take_turns("x", works, 1)
+        row = take_turns("x", works, Patience(1))
     assert row.times[mpi].samples == 1 and not row.absent
 
 

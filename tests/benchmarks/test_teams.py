@@ -13,7 +13,7 @@ from benchmarks.contenders.adapter import Adapter
 from benchmarks.rows import Turn
 from benchmarks.starting import Teams
 from benchmarks.team import ContenderFailed
-from benchmarks.turns import take_turns
+from benchmarks.turns import Patience, take_turns
 from benchmarks.worker import Worker
 
 
@@ -42,18 +42,26 @@ class Scripted:
 
 def test_the_order_of_turns_goes_round() -> None:
     log: List[str] = []
-    take_turns("x", {name: Scripted(log, name) for name in "abc"}, 3)
+    take_turns("x", {name: Scripted(log, name) for name in "abc"}, Patience(3))
     assert log == ["warm a", "warm b", "warm c", *"abc", *"bca", *"cab"]
 
 
 def test_who_fails_is_named_and_the_others_go_on() -> None:
     log: List[str] = []
-    row = take_turns("x", {"horovod": Scripted(log, "h"), "b": Scripted(log, "b", 2)}, 3, {"c": "never came"})
+    row = take_turns(
+        "x", {"horovod": Scripted(log, "h"), "b": Scripted(log, "b", 2)}, Patience(3), {"c": "never came"}
+    )
     assert row.absent == {"b": "b is tired", "c": "never came"}
     assert set(row.times) == {"horovod"} and row.times["horovod"].samples == 3
     assert row.noise is not None and row.not_run == ""
-    ours = take_turns("x", {"horovod": Scripted(log, "h", 1), "b": Scripted(log, "b")}, 1)
+    ours = take_turns("x", {"horovod": Scripted(log, "h", 1), "b": Scripted(log, "b")}, Patience(1))
     assert ours.not_run == "h is tired" and set(ours.times) == {"b"}
+
+
+def test_a_row_ends_when_its_time_is_over_and_says_so() -> None:
+    log: List[str] = []
+    row = take_turns("x", {"horovod": Scripted(log, "h")}, Patience(9, seconds=0.0))
+    assert row.times["horovod"].samples == 2 and row.facts == {"rounds_left_out": 7}
 
 
 def test_real_teams_take_turns(teams: Teams) -> None:
