@@ -15,6 +15,7 @@ from benchmarks.team import ContenderFailed, Team
 from benchmarks.wires import Hosts
 
 PORT = 29555  # the hosts have their ports to themselves
+PROBE_BYTES = 1 << 20
 
 
 def start(name: str, hosts: Hosts, per_host: int) -> Team:
@@ -76,8 +77,20 @@ def _mpich(name: str, hosts: Hosts, per_host: int) -> Team:
     command += ["-n", str(size), "-ppn", str(per_host), "-hosts", ",".join(hosts.addresses)]
     command += ["-launcher", "ssh", "-launcher-exec", hosts.agent()]
     command += ["-iface", hosts.bridge, "-localhost", hosts.switch]
-    command += ["-genv", "FI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE", "eth0"]
+    # Left to itself, UCX finds that both hosts are one machine and goes through its memory.
+    for variable, value in {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "FI_PROVIDER": "tcp"}.items():
+        command += ["-genv", variable, value]
     return Team(name, size, [[*command, *worker(name, python)]], env)
+
+
+def _see_bytes_on_the_wire(team: Team, hosts: Hosts) -> None:
+    """An allreduce sends at least its bytes between the first host and the others."""
+    before = hosts.sent(0)
+    team.command("allreduce", bytes=PROBE_BYTES, reps=1, inner=1)
+    sent = hosts.sent(0) - before
+    if sent < PROBE_BYTES:
+        team.close()
+        raise ContenderFailed(f"it does not use the wire: {sent} of {PROBE_BYTES} bytes were seen on it")
 
 
 @contextmanager
@@ -97,6 +110,7 @@ def teams_on(
         for name, team in teams.items():
             try:
                 team.gather()
+                _see_bytes_on_the_wire(team, hosts)
             except ContenderFailed as error:
                 absent[name] = str(error)
                 gone.append(name)

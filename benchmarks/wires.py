@@ -96,6 +96,10 @@ class Hosts:
         """The host's name."""
         return self._spaces[host]
 
+    def sent(self, host: int) -> int:
+        """Bytes the host has put on its wire so far."""
+        return int(Path(f"/sys/class/net/{self._spaces[host]}/statistics/rx_bytes").read_text())
+
     def inside(self, host: int, command: Sequence[str]) -> List[str]:
         """A command that runs on a host, under its name."""
         named = f'hostname {self._spaces[host]}; exec "$@"'

@@ -41,6 +41,12 @@ def test_iperf_both_ways_over_a_slow_wire() -> None:
             assert 0 < rate < 1.3e8  # a burst aside, the wire is the limit
 
 
+def test_who_does_not_use_the_wire_is_left_out() -> None:
+    with Hosts(2) as hosts, teams_on(hosts, ("memcpy", "horovod"), 1) as (teams, absent):
+        assert set(teams) == {"horovod"}
+        assert "it does not use the wire" in absent["memcpy"]
+
+
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_mpi_over_the_wire_and_on_one_host(mpi: str) -> None:
     try:
