@@ -20,21 +20,30 @@ from horovod.common.handles import Handle
 from horovod.common.members import place_in
 from horovod.common.verbs import Result, scattered_rows
 from horovod.torch import _staging
-from horovod.torch._tensor import CODES, fixed_storage, from_wire, is_plain, to_wire
+from horovod.torch._tensor import CODES, from_wire, is_plain, lasting_view, to_wire
 
 
 class Operation:
     """One submission: its requests, what they point into, and how its outputs are made."""
 
     __slots__ = (
-        "_call", "_events", "_grouped", "_in_place", "_inputs", "_outputs", "_requests", "_storages",
-        "_wires",
+        "_call", "_events", "_grouped", "_in_place", "_inputs", "_lasting", "_outputs", "_requests", "_wires",
     )  # fmt: skip
 
     def __init__(
-        self, call: Call, tensors: Sequence[torch.Tensor], in_place: bool = False, grouped: bool = False
+        self,
+        call: Call,
+        tensors: Sequence[torch.Tensor],
+        in_place: bool = False,
+        grouped: bool = False,
+        lasting: bool = False,
     ) -> None:
+        """
+        Args:
+            lasting: goes on after the user has the tensors back, so their memory must not go away.
+        """
         self._call = call
+        self._lasting = lasting
         self._inputs = tensors = list(tensors)  # may be any iterable, and is gone through more than once
         self._in_place = in_place
         self._grouped = grouped
@@ -42,7 +51,6 @@ class Operation:
         self._outputs: List[Optional[torch.Tensor]] = []
         self._requests: List[Request] = []
         self._events: List[Any] = []
-        self._storages: List[torch.UntypedStorage] = []
         names = call.wire_names(len(tensors)) if grouped else [call.wire_name()]
         for tensor, name in zip(tensors, names):
             self._add(tensor, name)
@@ -50,7 +58,7 @@ class Operation:
     def _add(self, tensor: torch.Tensor, name: str) -> None:
         call, result = self._call, self._call.verb.result
         if is_plain(tensor):
-            wire, private = tensor, False
+            wire, private = lasting_view(tensor) if self._lasting else tensor, False
         else:
             wire = to_wire(tensor, call.op if call.verb.reductions else None)
             private = wire.data_ptr() != tensor.data_ptr()  # a copy: may be overwritten
@@ -60,6 +68,8 @@ class Operation:
                 private = True
             elif not wire.is_cpu:
                 wire, private = wire.cpu(), True
+            elif self._lasting and not private:
+                wire = lasting_view(wire)
         output: Optional[torch.Tensor] = None
         if result is Result.SAME:
             output = wire if private or self._in_place else torch.empty_like(wire)
@@ -88,12 +98,6 @@ class Operation:
 
     def start(self) -> int:
         """Submits and returns a handle for `poll` and `synchronize`."""
-        # Users may point a tensor at other memory, or resize it, while the engine works on what it had.
-        self._storages = [
-            fixed_storage(wire)
-            for wire, tensor in zip(self._wires, self._inputs)
-            if wire.data_ptr() == tensor.data_ptr()
-        ]
         if self._events:
             return handles.register(_staging.StagedHandle(self._events, self._submit, self._collect, self))
         submission = self._submit() if self._requests else 0

@@ -14,7 +14,7 @@ used where it lies. Everything else is brought into that form by `to_wire`:
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -64,16 +64,20 @@ def kind_of(tensor: torch.Tensor) -> str:
         return f"{tensor.layout} of {tensor.dtype}"
 
 
-def fixed_storage(tensor: torch.Tensor) -> torch.UntypedStorage:
-    """The memory of a host tensor, to be held while it is used for longer than a call.
+_is_resizable: Callable[[Any], bool] = getattr(torch.UntypedStorage, "resizable", lambda storage: True)
 
-    `tensor.data = other` and `tensor.set_(...)` then leave it alone, and resizing it is an error from now on.
+
+def lasting_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of a host tensor's memory that stays, for use beyond the call that the tensor was given to.
+
+    `tensor.data = other` and `tensor.set_(...)` leave it alone, and resizing that memory is an error from now
+    on.
     """
     storage = tensor.untyped_storage()
-    if storage.resizable():
+    if _is_resizable(storage):
         # What NumPy has seen cannot be resized. There is no other way to say so from Python.
         torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-    return storage
+    return tensor.detach()
 
 
 def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tensor:
