@@ -39,7 +39,15 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-$*/bin/python -m pip install -q -r $<
 	@touch $@
 
-ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
+# Old PyTorch wheels are built for CUDA: without their dependencies, and with stand-ins for what they link to.
+.venv-torch-%/.ready: requirements/torch-%.txt scripts/stand_in_cuda.py
+	@test -x .venv-torch-$*/bin/python || $(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/python -m pip install -q --no-deps -r $<
+	.venv-torch-$*/bin/python scripts/stand_in_cuda.py
+	@touch $@
+
+ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-torch-old/.ready \
+  .venv-torch-middle/.ready
 
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready

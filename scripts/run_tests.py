@@ -37,6 +37,9 @@ class Suite(NamedTuple):
     options: Tuple[str, ...] = ()
 
 
+# What says nothing about a version of PyTorch.
+WITHOUT_SOAK = ("--ignore=tests/torch/test_soak.py", "--ignore=tests/torch/test_docs.py")
+
 # Longest first, so that the last to finish is a short one.
 SUITES = [
     Suite("runner", ["tests/runner"]),
@@ -60,6 +63,8 @@ SUITES = [
         ".venv-tf-old",
         ("-k", "not torch and not jax"),  # the other backends of Keras are not installed there
     ),
+    Suite("torch-2.1", ["tests/torch"], ".venv-torch-old", WITHOUT_SOAK),
+    Suite("torch-2.6", ["tests/torch"], ".venv-torch-middle", WITHOUT_SOAK),
     Suite("mxnet", ["tests/mxnet"], ".venv-mxnet"),
     Suite("docs", ["tests/docs", "tests/docker"]),
     Suite("benchmarks", ["tests/benchmarks"]),
