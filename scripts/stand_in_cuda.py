@@ -21,9 +21,7 @@ import tempfile
 from typing import Dict, Set
 
 REAL = ("libcudart.so", "libnvToolsExt.so")
-NVIDIA = re.compile(
-    r"lib(cu(?!da\.)|nv|nccl)"
-)  # not the driver: it is loaded only where there is one
+NVIDIA = re.compile(r"lib(cu(?!da\.)|nv|nccl)")  # not the driver: it is loaded only where there is one
 UNVERSIONED = re.compile(r"(cu|nv|nccl)[a-zA-Z]")
 
 

@@ -8,7 +8,7 @@ gradients:
     check = WeightCheck("after the first step", "Call hvd.broadcast_parameters(...) first.")
     ...
     if not check.over:
-        check.after_step(process_set, "opt1.weights", lambda: [of_array(name, w) for name, w in weights])
+        check.after_step(process_set, lambda: [of_array(name, w) for name, w in weights])
 
 Every member sends 392 bytes in one allgather, whatever the model. Nothing waits for it: a later step looks at
 the result, so ranks that take different turns cannot hang here. Who differs is said once, as a RuntimeWarning
@@ -17,11 +17,13 @@ of the set's first member.
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import itertools
 import struct
 import warnings
 import zlib
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from horovod.common import config, engine
 from horovod.common.basics import basics
@@ -132,6 +134,11 @@ def _is_apart(one: _Part, other: _Part) -> bool:
 # ------------------------------------------------------------------------------------ the check --
 
 
+# Checks of a set are matched by their order: the members' optimizers make their first steps in the same one.
+_numbers: Dict[int, Iterator[int]] = collections.defaultdict(itertools.count)
+basics.at_shutdown(_numbers.clear)
+
+
 class WeightCheck:
     """Follows one optimizer until its weights have been compared once.
 
@@ -156,38 +163,35 @@ class WeightCheck:
     def after_step(
         self,
         process_set: ProcessSet,
-        name: str,
         fingerprints: Callable[[], Sequence[Fingerprint]],
         stacklevel: int = 3,
     ) -> None:
         """Called after each step on reduced gradients: starts the check, or looks at its result.
 
         Args:
-            name: of the operation, the same on all members and used by nothing else.
             fingerprints: of all weights, in the same order on all members.
             stacklevel: whose line a warning shows; 3: the caller of the function that calls this.
         """
         try:
             if self._handle is None:
-                self.over = not self._start(process_set, name, fingerprints)
+                self.over = not self._start(process_set, fingerprints)
             elif self._handle.done():
                 self.over = True
                 self._report(self._handle.result(), stacklevel + 1)
         except (HorovodInternalError, ValueError):  # a rank has joined, left or died: training says so itself
             self.over = True
 
-    def _start(
-        self, process_set: ProcessSet, name: str, fingerprints: Callable[[], Sequence[Fingerprint]]
-    ) -> bool:
+    def _start(self, process_set: ProcessSet, fingerprints: Callable[[], Sequence[Fingerprint]]) -> bool:
         alone = not process_set.included() or len(process_set.ranks or ()) < 2
         if alone or not config.get("check_weights"):
             return False
+        set_id = process_set_id(process_set)
+        name = f"horovod.weights.{next(_numbers[set_id])}"
         try:
             self._weights = fingerprints()
         except (NotImplementedError, RuntimeError, TypeError) as error:  # weights of an unusual kind
             log.info("the ranks' weights are not compared: %s", error)
             return False
-        set_id = process_set_id(process_set)
         self._ranks = basics.process_set_ranks(set_id)
         record = ctypes.create_string_buffer(record_of(self._weights), _RECORD)
         address = ctypes.addressof(record)

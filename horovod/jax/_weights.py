@@ -6,7 +6,6 @@ An update that is part of a program has no values to look at, so this serves upd
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, List
 
 import jax
@@ -16,23 +15,12 @@ from horovod.common.process_sets import ProcessSet
 from horovod.common.weights import Fingerprint, WeightCheck, of_array
 from horovod.jax._compat import is_concrete
 
-_numbers = itertools.count()  # of checks in this world, the same on all ranks
-
-
-def _restart_numbers() -> None:
-    global _numbers
-    _numbers = itertools.count()
-
-
-basics.at_shutdown(_restart_numbers)
-
 
 class FirstUpdate:
     """Follows one optimizer until its parameters have been compared once."""
 
     def __init__(self, process_set: ProcessSet) -> None:
         self._process_set = process_set
-        self._name = ""
         self._check = WeightCheck(
             "at the first update", "Start from params = hvd.broadcast_parameters(params) on all ranks."
         )
@@ -44,9 +32,8 @@ class FirstUpdate:
         leaves = jax.tree_util.tree_flatten_with_path(params)[0]
         if not is_concrete([leaf for _, leaf in leaves]):
             return
-        self._name = self._name or f"horovod.weights.{next(_numbers)}"
 
         def fingerprints() -> List[Fingerprint]:
             return [of_array(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
-        self._check.after_step(self._process_set, self._name, fingerprints, stacklevel=4)
+        self._check.after_step(self._process_set, fingerprints, stacklevel=4)

@@ -68,8 +68,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     def _update(self, ignore_stale_grad: bool = False) -> None:
         super()._update(ignore_stale_grad)
         if not self._weight_check.over:
-            name = f"{self._prefix}horovod.weights"
-            self._weight_check.after_step(self._process_set, name, self._fingerprints, stacklevel=4)
+            self._weight_check.after_step(self._process_set, self._fingerprints, stacklevel=4)
 
     def _fingerprints(self) -> List[Fingerprint]:
         trained = [(i, p.list_data()[0]) for i, p in enumerate(self._params) if p.grad_req != "null"]

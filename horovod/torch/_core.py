@@ -85,6 +85,5 @@ class Core:
         self.explicit = False
         self.reducer.end_round()
         if shared and not self.weight_check.over and self.reducer.active:
-            name = self.reducer.name_for("horovod.weights")
             process_set = self.reducer.rule.process_set
-            self.weight_check.after_step(process_set, name, lambda: fingerprints(self.names), stacklevel=4)
+            self.weight_check.after_step(process_set, lambda: fingerprints(self.names), stacklevel=4)

@@ -80,7 +80,7 @@ def test_fingerprints_see_every_element(dtype):
 # ----------------------------------------------------------------------------------- on ranks --
 
 
-def warned(own_weights: Any, process_set: Any = None, name: str = "check") -> List[str]:
+def warned(own_weights: Any) -> List[str]:
     """The warnings of a check over this rank's weights, which is followed until it is over."""
     import horovod.numpy as hvd
 
@@ -88,7 +88,7 @@ def warned(own_weights: Any, process_set: Any = None, name: str = "check") -> Li
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2000):
-            check.after_step(process_set or hvd.global_process_set, name, lambda: own_weights)
+            check.after_step(hvd.global_process_set, lambda: own_weights)
             if check.over:
                 break
             hvd.allreduce(1.0, name="the next step")
@@ -131,7 +131,7 @@ def case_on_pairs() -> List[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         while not check.over:
-            check.after_step(own, "check of a set", lambda: model(3, seed=own.ranks[0]))
+            check.after_step(own, lambda: model(3, seed=own.ranks[0]))
             hvd.allreduce(1.0, name="step of a set", process_set=own)
     hvd.barrier()
     hvd.remove_process_set(pair)
@@ -149,14 +149,14 @@ def test_a_rank_that_takes_no_part_holds_nobody_up():
 
         check = weights.WeightCheck("after the first step", "")
         total = 0.0
-        for step in range(20):
+        for _ in range(20):
             total += float(hvd.allreduce(1.0, name="step", op=hvd.Sum))
             if hvd.rank() == 0 and not check.over:
-                check.after_step(hvd.global_process_set, "only rank 0", lambda: model(1))
+                check.after_step(hvd.global_process_set, lambda: model(1))
         assert hvd.rank() != 0 or not check.over
         if hvd.rank() != 0:  # so that the world is left as it was
             late = weights.WeightCheck("after the first step", "")
-            late.after_step(hvd.global_process_set, "only rank 0", lambda: model(1))
+            late.after_step(hvd.global_process_set, lambda: model(1))
         hvd.barrier()
         return total
 
@@ -172,7 +172,7 @@ def test_it_can_be_turned_off():
         os.environ["HOROVOD_CHECK_WEIGHTS"] = "0"
         try:
             check = weights.WeightCheck("after the first step", "")
-            check.after_step(hvd.global_process_set, "off", lambda: model(1, seed=hvd.rank()))
+            check.after_step(hvd.global_process_set, lambda: model(1, seed=hvd.rank()))
             return check.over
         finally:
             del os.environ["HOROVOD_CHECK_WEIGHTS"]
