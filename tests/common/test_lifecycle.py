@@ -27,9 +27,9 @@ def test_every_front_end_has_the_lifecycle_names(front_end):
 SHUTS_DOWN = """
 import sys
 import horovod.numpy as hvd
-from horovod.common.lifecycle import finish_before_shutdown
+from horovod.common.basics import basics
 
-finish_before_shutdown(lambda: print("finished", hvd.is_initialized(), flush=True))
+basics.before_shutdown(lambda: print("finished", hvd.is_initialized(), flush=True))
 hvd.init()
 {end}
 """
@@ -42,6 +42,8 @@ hvd.init()
         ("", "finished True\n"),
         ("hvd.shutdown(); hvd.init(); hvd.shutdown()", "finished True\nfinished True\n"),
         ("raise ValueError", ""),  # others may be waiting for this rank to leave
+        ("try: raise ValueError\nfinally: hvd.shutdown()", ""),
+        ("sys.exit(3)", ""),
     ],
 )
 def test_what_runs_in_the_background_is_finished_before_shutdown(end, expected):
