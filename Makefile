@@ -10,6 +10,7 @@
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       renew the generated pages and build the documentation in site/
+# make verbs      write the front ends' collectives from their table in horovod/common/verbs.py
 #
 # Everything is installed into .venv by `make venv`; set VENV to use another one.
 
@@ -22,7 +23,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python lint format sanitize bench bench-quick bench-compare bench-docs bench-profile wheel demo docs venv clean
+.PHONY: all build test test-cpp test-python test-mxnet test-torch-versions lint format sanitize bench bench-quick bench-compare bench-docs bench-profile wheel demo docs verbs venv clean
 
 all: build
 
@@ -38,6 +39,13 @@ $(VENV)/.ready: requirements-dev.txt
 .venv-%/.ready: requirements/%.txt
 	@test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install -q -r $<
+	@touch $@
+
+# Old PyTorch wheels are built for CUDA: without their dependencies, and with stand-ins for what they link to.
+.venv-torch-%/.ready: requirements/torch-%.txt scripts/stand_in_cuda.py
+	@test -x .venv-torch-$*/bin/python || $(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/python -m pip install -q --no-deps -r $<
+	.venv-torch-$*/bin/python scripts/stand_in_cuda.py
 	@touch $@
 
 ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
@@ -61,6 +69,10 @@ test-cpp: $(VENV)/.ready
 test-python: build $(ENVIRONMENTS)
 	$(PY) scripts/run_tests.py $(SUITES)
 
+# The oldest PyTorch we support and one in the middle: 700 MB each to download, so by hand before a release.
+test-torch-versions: build .venv-torch-old/.ready .venv-torch-middle/.ready
+	$(PY) scripts/run_tests.py torch-2.1 torch-2.6
+
 test-mxnet: build .venv-mxnet/.ready
 	$(PY) scripts/run_tests.py mxnet
 
@@ -71,6 +83,7 @@ lint: build
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo --no-cache
 	$(PY) scripts/generate_settings.py --check
+	$(PY) scripts/generate_verbs.py --check
 
 format: $(VENV)/.ready
 	scripts/lint-cpp.sh --fix
@@ -106,6 +119,9 @@ demo:
 
 docs:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" scripts/build-docs.sh
+
+verbs: $(VENV)/.ready
+	$(PY) scripts/generate_verbs.py
 
 clean:
 	rm -rf build build-* dist out horovod/_lib/*.so

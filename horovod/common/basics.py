@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import json
+import logging
 import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -42,6 +43,7 @@ class HorovodBasics:
         self._timeline_enabled = False
         self._atexit_registered = False
         self._on_init: List[Callable[[], None]] = []
+        self._before_shutdown: List[Callable[[], None]] = []
         self._on_shutdown: List[Callable[[], None]] = []
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -135,6 +137,8 @@ class HorovodBasics:
         with self._lock:
             if not self.is_initialized():
                 return
+            if reason is None:  # else nothing is worth waiting for, and the others may wait for this rank
+                self._finish_first()
             topology.clear()
             stack_line.remove()
             _native.lib().hvd_stop(reason.encode("utf-8", "replace") if reason else None)
@@ -144,9 +148,23 @@ class HorovodBasics:
             for callback in self._on_shutdown:
                 callback()
 
+    def _finish_first(self) -> None:
+        for callback in self._before_shutdown:
+            try:
+                callback()
+            except Exception as error:  # of an operation that failed: whoever uses its result is told
+                logging.getLogger("horovod").debug("before shutdown: %s", error)
+
     def at_init(self, callback: Callable[[], None]) -> None:
         """Calls back after every `init`, e.g. to clear a front end's tables."""
         self._on_init.append(callback)
+
+    def before_shutdown(self, callback: Callable[[], None]) -> None:
+        """Calls back before every `shutdown`, while the engine still runs, unless an exception is the cause.
+
+        For a framework that runs operations in the background.
+        """
+        self._before_shutdown.append(callback)
 
     def at_shutdown(self, callback: Callable[[], None]) -> None:
         """Calls back after every `shutdown`."""

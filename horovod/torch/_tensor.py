@@ -14,7 +14,7 @@ used where it lies. Everything else is brought into that form by `to_wire`:
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -62,6 +62,22 @@ def kind_of(tensor: torch.Tensor) -> str:
         return str(tensor.type())
     except RuntimeError:  # some layouts have no such name
         return f"{tensor.layout} of {tensor.dtype}"
+
+
+_is_resizable: Callable[[Any], bool] = getattr(torch.UntypedStorage, "resizable", lambda storage: True)
+
+
+def lasting_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of a host tensor's memory that stays, for use beyond the call that the tensor was given to.
+
+    `tensor.data = other` and `tensor.set_(...)` leave it alone, and resizing that memory is an error from now
+    on.
+    """
+    storage = tensor.untyped_storage()
+    if _is_resizable(storage):
+        # What NumPy has seen cannot be resized. There is no other way to say so from Python.
+        torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    return tensor.detach()
 
 
 def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tensor:

@@ -7,12 +7,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
+from horovod.common import handles
 from horovod.common.basics import basics
+from horovod.common.calls import Call
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.torch import _handles
+from horovod.common.verbs import BROADCAST
+from horovod.torch import _sparse
 from horovod.torch._naming import parameters_of
-from horovod.torch._verbs import Operation, Options
+from horovod.torch._operation import Operation
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
 
@@ -36,7 +39,7 @@ def broadcast_parameters(
     else:
         raise ValueError(f"invalid params of type: {type(params)}")
     set_id = process_set_id(process_set)
-    handles = []
+    started = []
     for name, tensor in named:
         if tensor is None:
             continue
@@ -44,13 +47,13 @@ def broadcast_parameters(
             raise ValueError(
                 f"{name!r} is a {type(tensor).__name__}, not a tensor; use hvd.broadcast_object for it."
             )
-        handles.append(_start_broadcast(tensor, name, root_rank, set_id))
-    for handle in handles:
-        _handles.synchronize(handle)
+        started.append(_start_broadcast(tensor, name, root_rank, set_id))
+    for handle in started:
+        handles.synchronize(handle)
 
 
 def _start_broadcast(tensor: torch.Tensor, name: Optional[str], root_rank: int, set_id: int) -> int:
-    return Operation("broadcast", [tensor], name, Options(root=root_rank), set_id, in_place=True).start()
+    return Operation(Call(BROADCAST, name, set_id, root=root_rank), (tensor,), in_place=True).start()
 
 
 class _Placeholder(NamedTuple):
@@ -107,15 +110,18 @@ def broadcast_optimizer_state(
     """Gives an optimizer the root's options (learning rates and all others) and state.
 
     Works for any optimizer: whatever the root's state holds, tensors, numbers or nested lists, is what every
-    rank holds afterwards, also where a rank had no state yet. Nothing is stepped to create state.
+    rank holds afterwards, also where a rank had no state yet. Nothing is stepped to create state; but where
+    an optimizer had none, parameters that want a gradient and have none get zeros, as they always did here.
 
     Args:
         optimizer: plain or distributed; its parameters must be in the same order on all ranks.
         root_rank: the rank whose state counts.
-        model: accepted for compatibility; not needed.
+        model: tells which parameters have sparse gradients: those of its `Embedding(sparse=True)` layers.
         process_set: the ranks that take part.
     """
     params = parameters_of(optimizer)
+    if not optimizer.state:
+        _fill_gradients(optimizer, params, model)
     number_of = {param: number for number, param in enumerate(params)}
     options = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     # Keyed by a parameter's number, or by the key itself for state that belongs to none.
@@ -137,12 +143,29 @@ def broadcast_optimizer_state(
             device = _device_of([owner] if isinstance(owner, torch.Tensor) else params)
             optimizer.state[owner] = _rebuild(tree, state.get(key), device, received)
     set_id = process_set_id(process_set)
-    handles = [
+    started = [
         _start_broadcast(tensor, f"optimizer_state.{number}", root_rank, set_id)
         for number, tensor in enumerate(received)
     ]
-    for handle in handles:
-        _handles.synchronize(handle)
+    for handle in started:
+        handles.synchronize(handle)
+
+
+def _fill_gradients(
+    optimizer: torch.optim.Optimizer, params: Sequence[torch.Tensor], model: Optional[torch.nn.Module]
+) -> None:
+    """Gives parameters without a gradient one of zeros, sparse where the first real one will be."""
+    layers = () if model is None else model.modules()
+    tables = {
+        id(layer.weight)
+        for layer in layers
+        if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.sparse
+    }
+    all_sparse = isinstance(optimizer, torch.optim.SparseAdam)
+    for param in params:
+        if param.requires_grad and param.grad is None:
+            sparse = all_sparse or id(param) in tables
+            param.grad = _sparse.empty_like(param) if sparse else torch.zeros_like(param)
 
 
 def _device_of(params: Sequence[torch.Tensor]) -> torch.device:
