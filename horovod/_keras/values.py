@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from horovod._keras import session
 from horovod.common.arguments import resolve_op
 from horovod.common.constants import Average
 
@@ -53,7 +54,7 @@ class Values:
             tensor = tf.constant(value, name=name) if not tf.is_tensor(value) else value
             compression = compression or Compression.none
             reduced = _collectives.allreduce(tensor, op=op, compression=compression, name=name, **scales)
-            return _evaluate(reduced)
+            return session.value(reduced)
         import horovod.numpy as hvd
 
         return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
@@ -63,7 +64,7 @@ class Values:
         if self._tensorflow:
             from horovod.tensorflow import mpi_ops
 
-            return _evaluate(mpi_ops.allgather(value, name=name))
+            return session.value(mpi_ops.allgather(value, name=name))
         import horovod.numpy as hvd
 
         return _tensor(hvd.allgather(_numpy(value), name=name))
@@ -73,7 +74,7 @@ class Values:
         if self._tensorflow:
             from horovod.tensorflow import mpi_ops
 
-            return _evaluate(mpi_ops.broadcast(value, root_rank, name=name))
+            return session.value(mpi_ops.broadcast(value, root_rank, name=name))
         import horovod.numpy as hvd
 
         return _tensor(hvd.broadcast(_numpy(value), root_rank, name=name))
@@ -83,7 +84,7 @@ class Values:
         if self._tensorflow:
             from horovod.tensorflow import _collectives
 
-            return _evaluate(_collectives.reducescatter(value, name=name, op=op))
+            return session.value(_collectives.reducescatter(value, name=name, op=op))
         import horovod.numpy as hvd
 
         return _tensor(hvd.reducescatter(_numpy(value), name=name, op=op))
@@ -99,12 +100,3 @@ def _tensor(array: Any) -> Any:
     import keras
 
     return keras.ops.convert_to_tensor(array)
-
-
-def _evaluate(tensor: Any) -> Any:
-    """The tensor itself in eager mode and inside functions; its value in the session of a TF1 Keras."""
-    import tensorflow as tf
-
-    if tf.executing_eagerly() or tf.inside_function():
-        return tensor
-    return tf.compat.v1.keras.backend.get_session().run(tensor)

@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import tensorflow as tf
 
 from horovod.common.constants import Average
+from horovod.common.groups import Positions, positions
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.common.util import split_list
 from horovod.tensorflow import _collectives, _library, _xla, mpi_ops
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import elastic, on_not_none, variable_key
@@ -90,17 +90,29 @@ class GradientReduction:
         return elastic() or (self.process_set.size() or 1) > 1
 
     def __call__(
-        self, gradients: Sequence[Any], variables: Sequence[Any] = (), generic_names: bool = False
+        self,
+        gradients: Sequence[Any],
+        variables: Optional[Sequence[Any]] = None,
+        use_generic_names: bool = False,
     ) -> List[Any]:
-        """The reduced gradients, local ones scaled instead, None left as None."""
-        gradients = list(gradients)
+        """The reduced gradients, local ones scaled instead, None left as None.
+
+        Args:
+            gradients: of this rank.
+            variables: what they belong to; needed for local variables and groups of variables.
+            use_generic_names: name the ops grad_0, grad_1, ..., for models whose names differ between ranks.
+        """
+        gradients, variables = list(gradients), list(variables or ())
         if not self.active():
             return gradients
         is_local = [bool(self.local) and variable_key(v) in self.local for v in variables]
         is_local += [False] * (len(gradients) - len(is_local))
         shared = [None if local else g for g, local in zip(gradients, is_local)]
-        keys = [variable_key(v) for v in variables] if isinstance(self.groups, (list, tuple)) else []
-        reduced = on_not_none(lambda some: self._reduce(some, shared, keys, generic_names), shared)
+        keys: List[Any] = [i for i, g in enumerate(shared) if g is not None]
+        if isinstance(self.groups, (list, tuple)):
+            keys = [variable_key(variables[i]) for i in keys]
+        groups = positions(self.groups, keys, variable_key)
+        reduced = on_not_none(lambda some: self._reduce(some, groups, use_generic_names), shared)
         return [self._scaled(g) if local else r for g, r, local in zip(gradients, reduced, is_local)]
 
     def _scaled(self, gradient: Any) -> Any:
@@ -111,10 +123,9 @@ class GradientReduction:
             return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
         return gradient / tf.cast(size, gradient.dtype)
 
-    def _reduce(self, gradients: List[Any], places: List[Any], keys: List[Any], generic: bool) -> List[Any]:
+    def _reduce(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:
         if not gradients:
             return []
-        groups = self._positions(places, keys, len(gradients))
         if not tf.executing_eagerly():
             return self._in_graph(gradients, groups, generic)
         key = (
@@ -130,26 +141,7 @@ class GradientReduction:
             _graphs[key] = tf.function(lambda some: self._in_graph(some, groups, generic))
         return list(_graphs[key](gradients))
 
-    def _positions(
-        self, places: List[Any], keys: List[Any], count: int
-    ) -> Optional[Tuple[Tuple[int, ...], ...]]:
-        """Which of the (not None) gradients form groups; None when each is reduced by itself."""
-        if self.groups is None:
-            return None
-        if isinstance(self.groups, int):
-            return tuple(tuple(part) for part in split_list(range(count), self.groups) if part)
-        present = [key for key, gradient in zip(keys, places) if gradient is not None]
-        index = {key: i for i, key in enumerate(present)}
-        groups = [
-            [index[variable_key(v)] for v in group if variable_key(v) in index] for group in self.groups
-        ]
-        listed = {i for group in groups for i in group}
-        groups += [[i] for i in range(count) if i not in listed]
-        return tuple(tuple(group) for group in groups if group)
-
-    def _in_graph(
-        self, gradients: List[Any], groups: Optional[Tuple[Tuple[int, ...], ...]], generic: bool
-    ) -> List[Any]:
+    def _in_graph(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:
         if self.sparse_as_dense:
             gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
         common: Dict[str, Any] = {

@@ -12,6 +12,7 @@ from typing import Any, Optional
 from tensorflow import keras as _keras
 
 from horovod import _keras as _impl
+from horovod._keras import variables as _variables
 from horovod._keras.saving import Saving as _Saving
 from horovod._keras.values import Values as _Values
 from horovod.common.basics import basics as _basics
@@ -187,8 +188,6 @@ def PartialDistributedOptimizer(
     )
 
 
-def broadcast_global_variables(root_rank: int) -> Any:
-    """The op that broadcasts all variables of a TF1 graph. With Keras 3 use the callback."""
-    from horovod.tensorflow.functions import broadcast_global_variables as broadcast_all
-
-    return broadcast_all(root_rank)
+def broadcast_global_variables(root_rank: int) -> None:
+    """Broadcasts all variables of a TF1 graph, in Keras' session. Elsewhere use the callback."""
+    _variables.broadcast_global(root_rank)
