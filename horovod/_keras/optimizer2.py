@@ -111,7 +111,9 @@ class DistributedMixin(WrappedOptimizer):
             lambda: self.iterations.assign_add(1),  # type: ignore[attr-defined]
             [g for g, _ in pairs],
         )
-        return applied if session.in_graph() else self.iterations  # type: ignore[attr-defined]
+        if hasattr(self, "_create_all_weights") and not tf.executing_eagerly():
+            return applied  # legacy optimizers return what has to be run
+        return self.iterations  # type: ignore[attr-defined]
 
     def _hvd_create_variables(self, variables: List[Any]) -> None:
         """Slots cannot be made inside a condition."""

@@ -27,6 +27,27 @@ def of_all(*objs: Any) -> List[Any]:
     return list({id(v): v for obj in objs if obj is not None for v in of(obj)}.values())
 
 
+def kept_for(some: Iterable[Any], optimizer: Any) -> List[Any]:
+    """The state (momentum, ...) that an optimizer keeps for some of the variables it trains."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a loss scaler
+    if hasattr(optimizer, "get_slot_names"):  # Keras 2, legacy
+        return [slot for v in some for slot in _slots(optimizer, v)]
+    # Every kind of state is a list, in the order of the trained variables.
+    places = getattr(optimizer, "_trainable_variables_indices", getattr(optimizer, "_index_dict", {}))
+    where = [places[optimizer._var_key(v)] for v in some if optimizer._var_key(v) in places] if places else []
+    lists = [
+        v for k, v in getattr(optimizer, "__dict__", {}).items() if isinstance(v, list) and k != "_variables"
+    ]
+    return [kind[i] for kind in lists if len(kind) == len(places) for i in where]
+
+
+def _slots(optimizer: Any, variable: Any) -> List[Any]:
+    try:
+        return [optimizer.get_slot(variable, name) for name in optimizer.get_slot_names()]
+    except KeyError:  # it does not train this one
+        return []
+
+
 def on_tensorflow(variables: Iterable[Any]) -> bool:
     """Whether the variables are TensorFlow's."""
     if not any(is_keras3(v) for v in variables):

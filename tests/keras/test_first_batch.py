@@ -53,7 +53,9 @@ def first_batch(root, compile_options):
 def test_all_ranks_have_the_weights_of_the_root_after_the_first_batch(kind, options):
     for seen in run(kind, first_batch, 1, options):
         own, roots = seen["before 0"]
-        assert own != roots  # no earlier than at the batch's end: a patched callback may still want to be asked
+        assert (
+            own != roots
+        )  # no earlier than at the batch's end: a patched callback may still want to be asked
         for moment in ("after 0", "before 1", "after 1"):
             own, roots = seen[moment]
             assert own == roots, moment

@@ -29,7 +29,7 @@ class BroadcastGlobalVariablesCallback(AnyKeras):
         self._local = _list_of_variables(local_variables)
 
     def register_local_var(self, var: Any) -> None:
-        """Leaves a variable as it is on this rank."""
+        """Leaves a variable, and what the optimizer keeps for it, as they are on this rank."""
         self._local.append(var)
 
     def set_model(self, model: Any) -> None:
@@ -42,8 +42,9 @@ class BroadcastGlobalVariablesCallback(AnyKeras):
         if self.broadcast_done:
             return
         model = self.model  # type: ignore[attr-defined]
-        local = {id(v) for v in self._local}
-        every = variables.of_all(model, getattr(model, "optimizer", None))
+        optimizer = getattr(model, "optimizer", None)
+        local = {id(v) for v in [*self._local, *variables.kept_for(self._local, optimizer)]}
+        every = variables.of_all(model, optimizer)
         variables.broadcast([v for v in every if id(v) not in local], self.root_rank)
         self.broadcast_done = True
 
