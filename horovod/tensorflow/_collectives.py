@@ -43,8 +43,10 @@ def allreduce(
         ignore_name_scope: leave TensorFlow's name scopes out of the name.
     """
     op = resolve_op(op, average)
+    _check_known(process_set)
     if isinstance(tensor, tf.IndexedSlices):
-        return _sparse.allreduce(tensor, op, prescale_factor, postscale_factor, process_set)
+        _sparse.check(op, prescale_factor, postscale_factor)
+        return _sparse.allreduce(tensor, op, process_set)
     compressed, context = compression.compress(tf.convert_to_tensor(tensor))
     reduced = mpi_ops._allreduce(
         compressed,
@@ -56,6 +58,12 @@ def allreduce(
         process_set=process_set,
     )
     return compression.decompress(reduced, context)
+
+
+def _check_known(process_set: ProcessSet) -> None:
+    """Raises ValueError for a set that was removed, or that belongs to a job which has ended."""
+    if isinstance(process_set, ProcessSet) and process_set.process_set_id:
+        process_set.size()
 
 
 def _by_dtype(
@@ -93,9 +101,12 @@ def grouped_allreduce(
     if not tensors:
         return list(tensors)
     op = resolve_op(op, average)
+    _check_known(process_set)
     results: List[Any] = list(tensors)
     sparse = [i for i, t in enumerate(tensors) if isinstance(t, tf.IndexedSlices)]
     dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
+    if sparse:
+        _sparse.check(op, prescale_factor, postscale_factor)
     if dense:
         pairs = [compression.compress(tf.convert_to_tensor(tensors[i])) for i in dense]
         reduced = _by_dtype(
@@ -114,9 +125,7 @@ def grouped_allreduce(
         for i, tensor, (_, context) in zip(dense, reduced, pairs):
             results[i] = compression.decompress(tensor, context)
     if sparse:
-        parts = _sparse.grouped_allreduce(
-            [tensors[i] for i in sparse], op, prescale_factor, postscale_factor, process_set
-        )
+        parts = _sparse.grouped_allreduce([tensors[i] for i in sparse], op, process_set)
         for i, part in zip(sparse, parts):
             results[i] = part
     return results

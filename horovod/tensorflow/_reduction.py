@@ -3,44 +3,31 @@
 
 from __future__ import annotations
 
-import warnings
+import copy
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
+from horovod.common.basics import basics as _basics
+from horovod.common.calls import Call
 from horovod.common.constants import Average
 from horovod.common.groups import Positions, positions
-from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.tensorflow import _collectives, _library, _xla, mpi_ops
+from horovod.common.process_sets import (
+    ProcessSet,
+    _temp_process_set_object,
+    global_process_set,
+    process_set_id,
+)
+from horovod.common.verbs import ALLREDUCE
+from horovod.tensorflow import _collectives, _library, _nodes, _xla
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import elastic, on_not_none, variable_key
 
-
-def check_groups(num_groups: int, groups: Any) -> Any:
-    """The `groups` argument, with `num_groups` as its deprecated predecessor."""
-    if num_groups != 0:
-        warnings.warn(
-            "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        if groups is None:
-            groups = num_groups
-    if groups is not None and not isinstance(groups, (list, tuple)):
-        if isinstance(groups, bool) or not isinstance(groups, int) or groups <= 0:
-            raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
-    return groups
-
-
-def check_predivide(gradient_predivide_factor: float, op: int) -> None:
-    """Splitting the averaging needs an average."""
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
-
-
 # Graphs used in eager mode, one for each way of reducing: a tape is wrapped anew at every step, and tracing
-# at every step would take far longer than reducing (and keep every graph for ever).
+# at every step would take far longer than reducing (and keep every graph for ever). They hold the numbers of
+# process sets, which mean nothing after a shutdown.
 _graphs: Dict[Tuple[Any, ...], Any] = {}
+_basics.at_shutdown(_graphs.clear)
 
 
 class GradientReduction:
@@ -128,17 +115,21 @@ class GradientReduction:
             return []
         if not tf.executing_eagerly():
             return self._in_graph(gradients, groups, generic)
+        number = process_set_id(self.process_set)
         key = (
             self.name,
             self.compression,
             self.sparse_as_dense,
             (self.op, self.prescale, self.postscale),
             groups,
-            process_set_id(self.process_set),
+            (number, tuple(_basics.process_set_ranks(number)) if number else ()),
             generic,
         )
         if key not in _graphs:
-            _graphs[key] = tf.function(lambda some: self._in_graph(some, groups, generic))
+            # A copy that knows the set by its number: the user's object may be gone when shapes change.
+            kept = copy.copy(self)
+            kept.process_set = _temp_process_set_object(number)
+            _graphs[key] = tf.function(lambda some: kept._in_graph(some, groups, generic))
         return list(_graphs[key](gradients))
 
     def _in_graph(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:
@@ -179,13 +170,13 @@ class GradientReduction:
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         pairs = [self.compression.compress(gradients[i]) for i in dense]
         if pairs:
-            reduced = mpi_ops._enqueue_and_wait(
+            reduced = _nodes.enqueue_and_wait(
+                Call(
+                    ALLREDUCE, None, process_set_id(self.process_set), self.op, self.prescale, self.postscale
+                ),
                 [tensor for tensor, _ in pairs],
-                op=self.op,
-                ignore_name_scope=generic,
-                process_set=self.process_set,
-                names=[f"grad_{i}" if generic else None for i in dense],
-                **self._scales(),
+                [f"grad_{i}" if generic else None for i in dense],
+                generic,
             )
             for i, tensor, (_, context) in zip(dense, reduced, pairs):
                 results[i] = self.compression.decompress(tensor, context)
@@ -196,3 +187,20 @@ class GradientReduction:
 
     def _scales(self) -> Dict[str, Any]:
         return {"prescale_factor": self.prescale, "postscale_factor": self.postscale}
+
+
+def make_allreduce_grads_fn(
+    name: str,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+) -> GradientReduction:
+    """A function of (gradients, variables, use_generic_names) that reduces, as other libraries ask for it."""
+    return GradientReduction(
+        name, compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set
+    )

@@ -7,9 +7,10 @@ from typing import Any, List, Optional, Tuple
 
 import tensorflow as tf
 
+from horovod.common.arguments import check_groups, check_predivide
 from horovod.common.constants import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._reduction import GradientReduction, check_groups, check_predivide
+from horovod.tensorflow._reduction import GradientReduction
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import variable_key
 
@@ -88,7 +89,7 @@ def DistributedGradientTape(
         scale_local_gradients: divide the gradients of local sources by the number of ranks.
     """
     check_predivide(gradient_predivide_factor, op)
-    groups = check_groups(num_groups, groups)
+    groups = check_groups(groups, num_groups, member="tf.Variable")
     cls: Any = type(type(gradtape).__name__, (_DistributedTape, type(gradtape)), {"__module__": __name__})
     tape = cls.__new__(cls)
     # One set of attributes, so that recording through either object is seen by both.

@@ -86,6 +86,8 @@ def unsupported():
     errors = []
     for call in (
         lambda: hvd.allreduce(slices, op=hvd.Max),
+        lambda: hvd.allreduce(slices, op=hvd.Adasum),
+        lambda: hvd.grouped_allreduce([tf.constant([1, 2]), slices], op=hvd.Adasum),
         lambda: hvd.allreduce(slices, op=hvd.Sum, prescale_factor=2.0),
         lambda: hvd.allreduce(1.0, average=True, op=hvd.Sum),
         lambda: hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum, gradient_predivide_factor=2.0),
@@ -111,6 +113,8 @@ def unsupported():
 def test_arguments_are_checked_before_anything_is_sent():
     expected = [
         "NotImplementedError: Only Sum and Average ops are supported with tf.IndexedSlices",
+        "NotImplementedError: The Adasum reduction does not currently support sparse tensors.",
+        "NotImplementedError: The Adasum reduction does not currently support sparse tensors.",
         "NotImplementedError: Pre/postscale_factor are not supported with tf.IndexedSlices",
         "ValueError: The op parameter supersedes average. Please provide only one of them.",
         "ValueError: gradient_predivide_factor not supported with op != Average",
