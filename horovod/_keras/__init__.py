@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from horovod._keras.settings import Settings, check, weights_of
+from horovod._keras.settings import Settings, check_op
+from horovod.common.arguments import check_groups
 from horovod.common.constants import Average
+from horovod.common.local_layers import weights_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 
@@ -42,12 +44,13 @@ def create_distributed_optimizer(
     local_layers: Any = None,
 ) -> Any:
     """Checks the arguments of DistributedOptimizer and wraps."""
+    check_op(op)
     settings = Settings(
         op=op,
         compression=compression,
         sparse_as_dense=sparse_as_dense,
         gradient_predivide_factor=gradient_predivide_factor,
-        groups=check(op, num_groups, groups),
+        groups=check_groups(groups, num_groups, member="tf.Variable"),
         process_set=process_set,
         scale_local_gradients=scale_local_gradients,
         backward_passes_per_step=backward_passes_per_step,

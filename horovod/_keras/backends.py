@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from horovod._keras import weight_check
 from horovod._keras.settings import Settings
+from horovod._keras.variables import read
 from horovod.common.constants import Average
 from horovod.common.groups import Positions, positions
 from horovod.common.process_sets import global_process_set
+from horovod.common.weight_watch import WeightWatch
 
 Reduction = Callable[[Sequence[Any], Optional[Sequence[Any]], bool], List[Any]]
 
@@ -74,6 +77,10 @@ class _Generic:
         """Keeps the gradient of a variable on this rank."""
         self.local.add(id(variable))
 
+    def is_local(self, variable: Any) -> bool:
+        """Whether the gradient of a variable stays on this rank."""
+        return id(variable) in self.local
+
     def __call__(
         self,
         gradients: Sequence[Any],
@@ -85,11 +92,12 @@ class _Generic:
         size = members.size() or 1
         if size == 1 or (members is not global_process_set and not members.included()):
             return results
-        own = [i for i, v in enumerate(variables) if id(v) in self.local]
+        own = [i for i, v in enumerate(variables) if self.is_local(v)]
         shared = [i for i, g in enumerate(results) if g is not None and i not in own]
         for i in own:
             if results[i] is not None and self.settings.scale_local_gradients:
                 results[i] = results[i] / size
+        self.look([v for v in variables if not self.is_local(v)])
         named = variables and not use_generic_names
         names = [str(getattr(variables[i], "path", i)) if named else f"grad_{i}" for i in shared]
         groups = positions(self.settings.groups, [id(variables[i]) if variables else i for i in shared], id)
@@ -101,9 +109,20 @@ class _Generic:
         """Reduces gradients that are all there."""
         raise NotImplementedError
 
+    def look(self, variables: List[Any]) -> None:
+        """Looks at weights before they are updated, where they are not just being traced."""
+
 
 class _Torch(_Generic):
     """Every gradient's (or group's) reduction is started, then all are waited for: the engine fuses them."""
+
+    _watch: Optional[WeightWatch] = None
+
+    def look(self, variables: List[Any]) -> None:
+        if self._watch is None:
+            self._watch = weight_check.watch(variables, self.settings.process_set)
+        if not self._watch.over:
+            self._watch.look(read(variables))
 
     def reduce(self, gradients: List[Any], names: List[str], groups: Optional[Positions]) -> List[Any]:
         import horovod.torch as hvd

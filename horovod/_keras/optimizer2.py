@@ -13,7 +13,7 @@ from typing import Any, List, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-from horovod._keras import session
+from horovod._keras import models, session
 from horovod._keras.backends import reduction
 from horovod._keras.settings import Settings
 from horovod._keras.wrapped import CallableList, WrappedOptimizer, make_class, over
@@ -150,6 +150,8 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
             f"In a TF1 graph Keras 2 trains with its legacy optimizers only: use "
             f"tf.keras.optimizers.legacy.{base.__name__} instead of tf.keras.optimizers.{base.__name__}."
         )
+    if session.in_graph():
+        models.watch_keras2_in_graphs()
     reduce = reduction(settings, "tensorflow", f"Distributed{base.__name__}")
     cls = make_class(
         DistributedMixin if legacy else _CurrentMixin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence
 
-from horovod._keras import jit, stack_search
+from horovod._keras import models, stack_search
 from horovod._keras.backends import keras_backend, reduction
 from horovod._keras.settings import Settings
 from horovod._keras.wrapped import CallableList, WrappedOptimizer, make_class, over
@@ -112,5 +112,5 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
             )
         optimizer.gradient_accumulation_steps = settings.backward_passes_per_step
     reduce = reduction(settings, keras_backend(), f"Distributed{base.__name__}")
-    jit.watch_models()
+    models.watch_keras3(keras_backend())
     return over(make_class(DistributedMixin, base, reduce, settings), optimizer)

@@ -52,9 +52,9 @@ def on_tensorflow(variables: Iterable[Any]) -> bool:
     """Whether the variables are TensorFlow's."""
     if not any(is_keras3(v) for v in variables):
         return True
-    from horovod._keras.backends import keras_backend
+    import keras
 
-    return keras_backend() == "tensorflow"
+    return str(keras.config.backend()) == "tensorflow"
 
 
 def read(variables: Sequence[Any]) -> List[Any]:

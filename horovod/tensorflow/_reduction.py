@@ -19,7 +19,7 @@ from horovod.common.process_sets import (
     process_set_id,
 )
 from horovod.common.verbs import ALLREDUCE
-from horovod.tensorflow import _collectives, _library, _nodes, _xla
+from horovod.tensorflow import _collectives, _library, _nodes, _weights, _xla
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import elastic, on_not_none, variable_key
 
@@ -70,6 +70,10 @@ class GradientReduction:
         """Keeps the gradient of a variable on this rank."""
         self.local.add(variable_key(variable))
 
+    def is_local(self, variable: Any) -> bool:
+        """Whether the gradient of a variable stays on this rank."""
+        return bool(self.local) and variable_key(variable) in self.local
+
     def active(self) -> bool:
         """Whether there is anybody to reduce with. In an elastic job there may be at the next step."""
         if self.process_set is not global_process_set and not self.process_set.included():
@@ -92,7 +96,8 @@ class GradientReduction:
         gradients, variables = list(gradients), list(variables or ())
         if not self.active():
             return gradients
-        is_local = [bool(self.local) and variable_key(v) in self.local for v in variables]
+        is_local = [self.is_local(v) for v in variables]
+        _weights.look(self.name, [v for v, local in zip(variables, is_local) if not local], self.process_set)
         is_local += [False] * (len(gradients) - len(is_local))
         shared = [None if local else g for g, local in zip(gradients, is_local)]
         keys: List[Any] = [i for i, g in enumerate(shared) if g is not None]

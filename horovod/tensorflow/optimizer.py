@@ -171,9 +171,9 @@ def DistributedOptimizer(
     if not isinstance(optimizer, _LegacyOptimizer):
         if op == Adasum:
             raise ValueError("op == Adasum is not supported yet with Keras")
-        from horovod.tensorflow import keras as hvd_keras
+        from horovod._keras import front_end
 
-        return hvd_keras.DistributedOptimizer(
+        return front_end.DistributedOptimizer(
             optimizer,
             name=name,
             compression=compression,
