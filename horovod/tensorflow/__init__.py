@@ -54,6 +54,7 @@ from horovod.tensorflow.mpi_ops import (
     rank_op,
     size_op,
 )
+from horovod.tensorflow.mpi_ops import barrier as barrier  # the life cycle's, with a check
 from horovod.tensorflow.optimizer import DistributedOptimizer, _LegacyOptimizer
 from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from horovod.tensorflow.util import (

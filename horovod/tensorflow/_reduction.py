@@ -80,6 +80,7 @@ class GradientReduction:
             return False
         return elastic() or (self.process_set.size() or 1) > 1
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[misc]
     def __call__(
         self,
         gradients: Sequence[Any],
@@ -97,14 +98,15 @@ class GradientReduction:
         if not self.active():
             return gradients
         is_local = [self.is_local(v) for v in variables]
-        _weights.look(self.name, [v for v, local in zip(variables, is_local) if not local], self.process_set)
+        trained = [v for v, local in zip(variables, is_local) if not local]
         is_local += [False] * (len(gradients) - len(is_local))
         shared = [None if local else g for g, local in zip(gradients, is_local)]
         keys: List[Any] = [i for i, g in enumerate(shared) if g is not None]
         if isinstance(self.groups, (list, tuple)):
             keys = [variable_key(variables[i]) for i in keys]
         groups = positions(self.groups, keys, variable_key)
-        reduced = on_not_none(lambda some: self._reduce(some, groups, use_generic_names), shared)
+        with tf.control_dependencies(_weights.look(self.name, trained, self.process_set)):
+            reduced = on_not_none(lambda some: self._reduce(some, groups, use_generic_names), shared)
         return [self._scaled(g) if local else r for g, r, local in zip(gradients, reduced, is_local)]
 
     def _scaled(self, gradient: Any) -> Any:
@@ -134,7 +136,7 @@ class GradientReduction:
             # A copy that knows the set by its number: the user's object may be gone when shapes change.
             kept = copy.copy(self)
             kept.process_set = _temp_process_set_object(number)
-            _graphs[key] = tf.function(lambda some: kept._in_graph(some, groups, generic))
+            _graphs[key] = tf.function(lambda some: kept._in_graph(some, groups, generic), autograph=False)
         return list(_graphs[key](gradients))
 
     def _in_graph(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:

@@ -31,52 +31,63 @@ class _Watch(WeightWatch):
         super().__init__(name, names, process_set, _ADVICE)
         self._wanted: Any = None
 
-    def now(self) -> None:
-        """Looks, in eager mode."""
-        self.look([tf.convert_to_tensor(v).numpy() for v in self.variables])
-        if self.over:
+    def now(self) -> bool:
+        """Looks; whether that is to be done again."""
+        again = self.look([tf.convert_to_tensor(v).numpy() for v in self.variables])
+        if not again:
             self.variables = []
+        return again
 
-    def in_graph(self) -> None:
-        """Adds the look to the function being traced."""
+    def in_graph(self) -> Any:
+        """Adds the look to the function being traced; returns what comes after it."""
         if self._wanted is None:
-            with tf.init_scope():  # outside of the function, which is where variables belong
-                self._wanted = tf.Variable(True, trainable=False, name="horovod_compares_weights")
+            self._wanted = _flag()
 
+        # Python reads the variables. As inputs of the condition they would cost something in every step.
         def look() -> Any:
-            values = [tf.convert_to_tensor(v) for v in self.variables]
-            more = tf.numpy_function(lambda *arrays: self.look(arrays), values, tf.bool)
-            return tf.convert_to_tensor(self._wanted.assign(more))
+            return tf.convert_to_tensor(self._wanted.assign(tf.numpy_function(self.now, [], tf.bool)))
 
-        tf.cond(self._wanted, look, lambda: tf.constant(False))
+        return tf.cond(self._wanted, look, lambda: tf.constant(False))
+
+
+def _flag() -> Any:
+    """A variable that is true. Not tf.Variable's: a function whose first call makes one of those is traced
+    twice."""
+    from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+    with tf.init_scope():  # outside of the function, which is where variables belong
+        return ResourceVariable(True, trainable=False, name="horovod_compares_weights")
 
 
 _watches: Dict[Tuple[Any, ...], _Watch] = {}
 _basics.at_shutdown(_watches.clear)
 
 
-def look(name: str, variables: Sequence[Any], process_set: ProcessSet) -> None:
+def look(name: str, variables: Sequence[Any], process_set: ProcessSet) -> List[Any]:
     """Looks at weights that are about to be updated, unless the ranks have compared them before.
+
+    Returns:
+        In a graph, what the update must come after.
 
     Not in what XLA compiles, nor in TF1 graphs, where nobody would initialise a variable of ours: there the
     weights are noted, and looked at by who has the session.
     """
     if not variables or _xla.inside():
-        return
+        return []
     if not tf.compat.v1.executing_eagerly_outside_functions():
         with tf.init_scope():
             watches = _watches_of(tf.compat.v1.get_default_graph())
         watches.append(_Watch(f"{name}.weights.{len(watches)}", variables, process_set))
-        return
+        return []
     key = (name, process_set_id(process_set), len(variables), id(variables[0]))
     if key not in _watches:
         _watches[key] = _Watch(f"{name}.weights.{len(_watches)}", variables, process_set)
     if _watches[key].over:
-        return
-    if tf.executing_eagerly():
-        _watches[key].now()
-    else:
-        _watches[key].in_graph()
+        return []
+    if not tf.executing_eagerly():
+        return [_watches[key].in_graph()]
+    _watches[key].now()
+    return []
 
 
 def look_in_session(session: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.common import barriers
 from horovod.common.basics import basics as _basics  # noqa: F401
 from horovod.common.calls import Call
 from horovod.common.constants import Sum
@@ -180,6 +181,20 @@ def _grouped_reducescatter(
     """`_reducescatter` of tensors of one dtype as one atomic group."""
     call = Call(REDUCESCATTER, name, _set_id(process_set), op, prescale_factor, postscale_factor)
     return _nodes.group(call, tensors, ignore_name_scope)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:  # type: ignore[no-redef]
+    """Returns when all members of the process set have called it.
+
+    Raises:
+        RuntimeError: it is called while a function is traced, which it would wait for instead of its runs.
+    """
+    if tf.inside_function():
+        raise RuntimeError(
+            "hvd.barrier() waits where it is called, and inside a tf.function that is only while the "
+            "function is traced. Call it outside of the function."
+        )
+    barriers.barrier(process_set)
 
 
 def join() -> Any:

@@ -101,6 +101,7 @@ def unsupported():
         lambda: hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=["no layer"]),
         lambda: hvd.broadcast_global_variables(0),
         lambda: hvd.allreduce(1.0, process_set=hvd.ProcessSet([0])),
+        lambda: tf.function(hvd.barrier)(),
     ):
         try:
             call()
@@ -124,6 +125,7 @@ def test_arguments_are_checked_before_anything_is_sent():
         "ValueError: All local layers must be of tf.keras.layers.Layer type.",
         "RuntimeError: hvd.broadcast_global_variables() does not support eager execution.",
         "TypeError: ProcessSet(process_set_id=None",
+        "RuntimeError: in user code:",
     ]
     for errors in run("tensorflow", unsupported):
         assert [e[: len(x)] for e, x in zip(errors, expected)] == expected
