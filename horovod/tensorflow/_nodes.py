@@ -2,8 +2,7 @@
 """The collectives as TensorFlow ops: one call, one node, in eager mode, tf.function and TF1 graphs.
 
 Node names are what ranks match by. In a graph an unnamed op is named after its tensor; in eager mode, where
-nodes have no names, the op type or the given name is sent. AutoGraph has nothing to do here: it would only
-take time, more than the rest of tracing.
+nodes have no names, the op type or the given name is sent.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from horovod.common.constants import Average
 from horovod.common.verbs import ALLREDUCE, ALLTOALL, BROADCAST, Result, Verb
 from horovod.tensorflow import _xla
 from horovod.tensorflow._library import ops
-from horovod.tensorflow.util import normalize_name, tensor_name
+from horovod.tensorflow.util import normalize_name, tensor_name, without_autograph
 
 
-@tf.autograph.experimental.do_not_convert  # type: ignore[misc]
+@without_autograph
 def one(call: Call, tensor: Any, ignore_name_scope: bool = False) -> Any:
     """A collective on a tensor: its output. Alltoall: output and received splits."""
     tensor = tf.convert_to_tensor(tensor)
@@ -35,7 +34,7 @@ def one(call: Call, tensor: Any, ignore_name_scope: bool = False) -> Any:
     )
 
 
-@tf.autograph.experimental.do_not_convert  # type: ignore[misc]
+@without_autograph
 def group(call: Call, tensors: Sequence[Any], ignore_name_scope: bool = False) -> List[Any]:
     """A collective on several tensors as one atomic group; of one dtype, except for broadcast."""
     if not tensors:

@@ -21,7 +21,7 @@ from horovod.common.process_sets import (
 from horovod.common.verbs import ALLREDUCE
 from horovod.tensorflow import _collectives, _library, _nodes, _weights, _xla
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.util import elastic, on_not_none, variable_key
+from horovod.tensorflow.util import elastic, on_not_none, variable_key, without_autograph
 
 # Graphs used in eager mode, one for each way of reducing: a tape is wrapped anew at every step, and tracing
 # at every step would take far longer than reducing (and keep every graph for ever). They hold the numbers of
@@ -80,7 +80,7 @@ class GradientReduction:
             return False
         return elastic() or (self.process_set.size() or 1) > 1
 
-    @tf.autograph.experimental.do_not_convert  # type: ignore[misc]
+    @without_autograph
     def __call__(
         self,
         gradients: Sequence[Any],
