@@ -7,7 +7,7 @@ import warnings
 from typing import Any, Callable, List, Optional, Sequence
 
 from horovod.common.constants import REDUCE_OP_NAME, Average, Product, Sum
-from horovod.common.verbs import REDUCESCATTER, Verb
+from horovod.common.verbs import Verb
 
 
 def resolve_op(op: Optional[int], average: Optional[bool] = None) -> int:
@@ -34,11 +34,6 @@ def check_op(verb: Verb, op: int) -> int:
         known = " and ".join(REDUCE_OP_NAME[one].upper() for one in verb.reductions)
         raise ValueError(f"{verb.title} currently only supports {known}.")
     return op
-
-
-def check_scatter_op(op: int) -> int:
-    """Reducescatter's reduction: Average or Sum."""
-    return check_op(REDUCESCATTER, op)
 
 
 def check_rows(verb: Verb, dimensions: int) -> None:

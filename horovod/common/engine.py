@@ -12,7 +12,7 @@ then; who gives up before leaves it with `abandon`.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Sequence
 
 from horovod.common import _native
 from horovod.common._native import Request
@@ -42,17 +42,7 @@ def _packed(requests: Sequence[Request]) -> Any:
     return (Request * len(requests))(*requests)
 
 
-_kept: Dict[int, Any] = {}
-
-
-def hold(handle: int, keep: Any) -> None:
-    """Keeps objects alive for a handle until it is released and complete."""
-    _kept[handle] = keep
-
-
-def submit(
-    requests: Sequence[Request], *, keep: Any = (), will_wait: bool = False, group: Optional[bool] = False
-) -> int:
+def submit(requests: Sequence[Request], *, will_wait: bool = False, group: bool = False) -> int:
     """Submits one request, or several as an atomic group, and returns a handle.
 
     Args:
@@ -69,7 +59,6 @@ def submit(
     handle: int = _native.lib().hvd_submit(_packed(requests), len(requests), flags, None, None, None)
     if handle < 0:
         raise_for(handle, _native.last_error())
-    _kept[handle] = keep
     return handle
 
 
@@ -134,11 +123,7 @@ def wait(handle: int) -> None:
 
 def release(handle: int) -> None:
     """Forgets the handle of a complete submission, and what the engine owns for it."""
-    keep = _kept.pop(handle, None)
-    if keep is not None and _native.lib().hvd_poll(handle) == 0:
-        _abandoned[handle] = (keep,)
-    else:
-        _native.lib().hvd_release(handle)
+    _native.lib().hvd_release(handle)
 
 
 def abandon(handle: int, keep: Any) -> None:

@@ -56,15 +56,20 @@ class Handle:
             engine.release(submission)
 
 
-_table: Dict[int, Handle] = {}
+table: Dict[int, Handle] = {}
 _numbers = itertools.count(1)
 
 
 def register(handle: Handle) -> int:
     """Gives a call under way its number."""
     number = next(_numbers)
-    _table[number] = handle
+    table[number] = handle
     return number
+
+
+def is_known(handle: int) -> bool:
+    """Whether it stands for a call that nobody has synchronized yet."""
+    return handle in table
 
 
 def poll(handle: int) -> bool:
@@ -73,7 +78,7 @@ def poll(handle: int) -> bool:
     Raises:
         ValueError: the handle is unknown or was synchronized before.
     """
-    found = _table.get(handle)
+    found = table.get(handle)
     if found is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     return found.done()
@@ -86,20 +91,20 @@ def synchronize(handle: int) -> Any:
         ValueError: the handle is unknown or was synchronized before, or an argument was wrong.
         HorovodInternalError: the ranks disagree about the operation, a peer died, or the job was shut down.
     """
-    found = _table.pop(handle, None)
+    found = table.pop(handle, None)
     if found is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     try:
         return found.result()
     except KeyboardInterrupt:
-        _table[handle] = found
+        table[handle] = found
         raise
 
 
 def forget_all() -> None:
     """Drops every handle and numbers from 1 again."""
     global _numbers
-    _table.clear()
+    table.clear()
     _numbers = itertools.count(1)
 
 

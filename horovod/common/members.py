@@ -7,7 +7,6 @@ from typing import Tuple
 
 from horovod.common.basics import basics
 from horovod.common.exceptions import NOT_INITIALIZED, HorovodInternalError
-from horovod.common.process_sets import ProcessSet, process_set_id
 from horovod.common.verbs import REDUCESCATTER, Verb
 
 
@@ -38,14 +37,11 @@ def place_in(set_id: int, verb: Verb = REDUCESCATTER) -> Tuple[int, int]:
     raise ValueError(f"{verb.title}: Process set provided does not exist, or has not been registered.")
 
 
-def checked_set(verb: Verb, process_set: ProcessSet) -> int:
-    """The number of a set that this rank is a member of.
+def check_member(verb: Verb, set_id: int) -> None:
+    """Raises ValueError unless this rank may take part.
 
     For front ends that hand collectives to their framework's queue: the engine would refuse them too, but
     later and out of the user's sight.
     """
     basics.size()  # says so if Horovod is not initialised
-    number = process_set_id(process_set)
-    if number:
-        place_in(number, verb)
-    return number
+    place_in(set_id, verb)

@@ -12,7 +12,7 @@ import ctypes
 import struct
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from horovod.common import _native, names
+from horovod.common import names
 from horovod.common._native import Request
 from horovod.common.constants import GROUP, WILL_WAIT, Sum
 
@@ -119,39 +119,26 @@ class Standing:
     Attributes:
         requests: the C array.
         words: the first request as 64-bit words; `words[INPUT] = address` is the fastest way to change it.
+        loud, quiet: the arguments of hvd_submit, as C objects: ctypes takes longer to convert integers than
+            the call takes. After a quiet one the engine's thread sleeps on: whoever waits drives the engine.
     """
 
-    __slots__ = ("_lib", "_loud", "_names", "_quiet", "_shapes", "requests", "words")
+    __slots__ = ("_keep", "loud", "quiet", "requests", "words")
 
     INPUT = Request.input.offset // 8
     OUTPUT = Request.output.offset // 8
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.requests = (Request * len(requests))(*requests)
-        self._names = [one.keep[0] for one in requests]  # the copies have addresses, these are the memory
-        self._shapes = [one.keep[1] for one in requests]
+        self._keep = [one.keep for one in requests]  # the copies have the addresses, this has the memory
         self.words = memoryview(self.requests).cast("B").cast("Q")
-        self._lib = _native.lib()
         flags = GROUP if len(requests) > 1 else 0
-        # Made once: ctypes takes longer to convert integers than the call itself takes.
         address, count = ctypes.c_void_p(ctypes.addressof(self.requests)), ctypes.c_int32(len(requests))
-        self._loud = (address, count, ctypes.c_uint32(flags), None, None, None)
-        self._quiet = (address, count, ctypes.c_uint32(flags | WILL_WAIT), None, None, None)
-
-    def submit(self, wake: bool) -> int:
-        """Submits them and returns the engine's handle, or a negative status.
-
-        Args:
-            wake: wake the engine's thread; without it, the thread that waits drives the engine.
-        """
-        handle: int = self._lib.hvd_submit(*(self._loud if wake else self._quiet))
-        return handle
-
-    def rename(self, index: int, name: str) -> None:
-        """Gives a request another name."""
-        self._names[index], self.requests[index].name = _names.get(name) or _c_name(name)
+        self.loud = (address, count, ctypes.c_uint32(flags), None, None, None)
+        self.quiet = (address, count, ctypes.c_uint32(flags | WILL_WAIT), None, None, None)
 
     def reshape(self, index: int, shape: Tuple[int, ...]) -> None:
         """Gives a request another shape."""
-        self._shapes[index], self.requests[index].shape = _shapes.get(shape) or _c_shape(shape)
-        self.requests[index].ndim = len(shape)
+        memory, address = _shapes.get(shape) or _c_shape(shape)
+        self._keep[index] = (self._keep[index][0], memory)
+        self.requests[index].shape, self.requests[index].ndim = address, len(shape)
