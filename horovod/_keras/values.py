@@ -48,12 +48,12 @@ class Values:
         if self._tensorflow:
             import tensorflow as tf
 
-            from horovod.tensorflow import _collectives
+            from horovod.tensorflow import collectives
             from horovod.tensorflow.compression import Compression
 
             tensor = tf.constant(value, name=name) if not tf.is_tensor(value) else value
             compression = compression or Compression.none
-            reduced = _collectives.allreduce(tensor, op=op, compression=compression, name=name, **scales)
+            reduced = collectives.allreduce(tensor, op=op, compression=compression, name=name, **scales)
             return session.value(reduced)
         import horovod.numpy as hvd
 
@@ -62,9 +62,9 @@ class Values:
     def allgather(self, value: Any, name: Optional[str] = None) -> Any:
         """Concatenates the ranks' values along the first dimension."""
         if self._tensorflow:
-            from horovod.tensorflow import mpi_ops
+            from horovod.tensorflow import collectives
 
-            return session.value(mpi_ops.allgather(value, name=name))
+            return session.value(collectives.allgather(value, name=name))
         import horovod.numpy as hvd
 
         return _tensor(hvd.allgather(_numpy(value), name=name))
@@ -72,9 +72,9 @@ class Values:
     def broadcast(self, value: Any, root_rank: int, name: Optional[str] = None) -> Any:
         """The root's value on every rank."""
         if self._tensorflow:
-            from horovod.tensorflow import mpi_ops
+            from horovod.tensorflow import collectives
 
-            return session.value(mpi_ops.broadcast(value, root_rank, name=name))
+            return session.value(collectives.broadcast(value, root_rank, name=name))
         import horovod.numpy as hvd
 
         return _tensor(hvd.broadcast(_numpy(value), root_rank, name=name))
@@ -82,9 +82,9 @@ class Values:
     def reducescatter(self, value: Any, name: Optional[str] = None, op: int = Average) -> Any:
         """Reduces the ranks' values and gives each rank its share of the rows."""
         if self._tensorflow:
-            from horovod.tensorflow import _collectives
+            from horovod.tensorflow import collectives
 
-            return session.value(_collectives.reducescatter(value, name=name, op=op))
+            return session.value(collectives.reducescatter(value, name=name, op=op))
         import horovod.numpy as hvd
 
         return _tensor(hvd.reducescatter(_numpy(value), name=name, op=op))

@@ -20,13 +20,9 @@ from horovod.common.lifecycle import __all__ as _lifecycle_names
 from horovod.common.util import check_extension, gpu_available, split_list
 from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2
 from horovod.tensorflow import compression, functions, mpi_ops, util
-from horovod.tensorflow._collectives import (
-    allreduce,
-    grouped_allreduce,
-    grouped_reducescatter,
-    reducescatter,
-)
 from horovod.tensorflow._reduction import make_allreduce_grads_fn as _make_allreduce_grads_fn
+from horovod.tensorflow.collectives import *  # noqa: F403
+from horovod.tensorflow.collectives import __all__ as _verb_names
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     allgather_object,
@@ -42,11 +38,7 @@ from horovod.tensorflow.mpi_ops import (
     _grouped_allreduce,
     _grouped_reducescatter,
     _reducescatter,
-    allgather,
-    alltoall,
-    broadcast,
     broadcast_,
-    grouped_allgather,
     join,
     local_rank_op,
     local_size_op,
@@ -67,6 +59,7 @@ from horovod.tensorflow.util import (
 
 __all__ = [
     *_lifecycle_names,
+    *_verb_names,
     "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
@@ -83,11 +76,7 @@ __all__ = [
     "_make_allreduce_grads_fn",
     "_make_subgraph",
     "_reducescatter",
-    "allgather",
     "allgather_object",
-    "allreduce",
-    "alltoall",
-    "broadcast",
     "broadcast_",
     "broadcast_global_variables",
     "broadcast_object",
@@ -99,9 +88,6 @@ __all__ = [
     "elastic",  # noqa: F405
     "functions",
     "gpu_available",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
     "handle_average_backwards_compatibility",
     "join",
     "local_rank_op",
@@ -109,7 +95,6 @@ __all__ = [
     "mpi_ops",
     "process_set_included_op",
     "rank_op",
-    "reducescatter",
     "refs_to_vars",
     "size_op",
     "split_list",

@@ -19,7 +19,7 @@ from horovod.common.process_sets import (
     process_set_id,
 )
 from horovod.common.verbs import ALLREDUCE
-from horovod.tensorflow import _collectives, _library, _nodes, _weights, _xla
+from horovod.tensorflow import _forms, _library, _nodes, _weights, _xla
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import elastic, on_not_none, variable_key, without_autograph
 
@@ -142,12 +142,6 @@ class GradientReduction:
     def _in_graph(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:
         if self.sparse_as_dense:
             gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        common: Dict[str, Any] = {
-            "compression": self.compression,
-            "op": self.op,
-            "process_set": self.process_set,
-            "ignore_name_scope": generic,
-        }
         if groups is None and _xla.inside():
             groups = (tuple(range(len(gradients))),)  # compiled calls block: make one of them
         results: List[Any] = [None] * len(gradients)
@@ -156,18 +150,14 @@ class GradientReduction:
                 return self._by_pair(gradients, generic)
             if groups is None:
                 for i, gradient in enumerate(gradients):
-                    scales = {} if isinstance(gradient, tf.IndexedSlices) else self._scales()
-                    name = f"grad_{i}" if generic else None
-                    results[i] = _collectives.allreduce(gradient, name=name, **scales, **common)
+                    call = self._call([gradient], f"grad_{i}" if generic else None)
+                    results[i] = _forms.run(call, gradient, self.compression, ignore_name_scope=generic)
                 return results
             for number, group in enumerate(groups):
-                name = f"grad_group_{number}" if generic else None
                 some = [gradients[i] for i in group]
-                has_sparse = any(isinstance(g, tf.IndexedSlices) for g in some)
-                scales = {} if has_sparse else self._scales()
-                for i, result in zip(
-                    group, _collectives.grouped_allreduce(some, name=name, **scales, **common)
-                ):
+                call = self._call(some, f"grad_group_{number}" if generic else None)
+                reduced = _forms.run_group(call, some, self.compression, ignore_name_scope=generic)
+                for i, result in zip(group, reduced):
                     results[i] = result
         return results
 
@@ -177,23 +167,21 @@ class GradientReduction:
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         pairs = [self.compression.compress(gradients[i]) for i in dense]
         if pairs:
-            reduced = _nodes.enqueue_and_wait(
-                Call(
-                    ALLREDUCE, None, process_set_id(self.process_set), self.op, self.prescale, self.postscale
-                ),
-                [tensor for tensor, _ in pairs],
-                [f"grad_{i}" if generic else None for i in dense],
-                generic,
-            )
+            names = [f"grad_{i}" if generic else None for i in dense]
+            reduced = _nodes.enqueue_and_wait(self._call(), [sent for sent, _ in pairs], names, generic)
             for i, tensor, (_, context) in zip(dense, reduced, pairs):
                 results[i] = self.compression.decompress(tensor, context)
         for i, gradient in enumerate(gradients):
             if isinstance(gradient, tf.IndexedSlices):
-                results[i] = _collectives.allreduce(gradient, op=self.op, process_set=self.process_set)
+                results[i] = _forms.run(self._call([gradient]), gradient)
         return results
 
-    def _scales(self) -> Dict[str, Any]:
-        return {"prescale_factor": self.prescale, "postscale_factor": self.postscale}
+    def _call(self, gradients: Sequence[Any] = (), name: Optional[str] = None) -> Call:
+        """What is asked of the engine. Rows of sparse gradients cannot be scaled on their way."""
+        call = Call(ALLREDUCE, name, process_set_id(self.process_set), self.op)
+        if any(isinstance(g, tf.IndexedSlices) for g in gradients):
+            return call
+        return call._replace(prescale=self.prescale, postscale=self.postscale)
 
 
 def make_allreduce_grads_fn(

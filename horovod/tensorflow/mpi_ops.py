@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives of TensorFlow by the names and arguments of 0.28, on dense tensors.
-
-What users call with compression, IndexedSlices or the old `average` argument is in _collectives.py.
-"""
+"""Everything of TensorFlow's collectives that is not written from the table of verbs: what other modules and
+libraries call on dense tensors, variables, and the ops that ask the engine."""
 
 from __future__ import annotations
 
@@ -17,12 +15,18 @@ from horovod.common.constants import Sum
 from horovod.common.lifecycle import *  # noqa: F403
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.process_sets import process_set_id as _set_id
-from horovod.common.verbs import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER
+from horovod.common.verbs import ALLREDUCE, BROADCAST, REDUCESCATTER
 from horovod.tensorflow import (
     _gradients,  # noqa: F401  registers the gradients
     _nodes,
 )
 from horovod.tensorflow._library import ops as MPI_LIB
+from horovod.tensorflow.collectives import (  # noqa: F401
+    allgather,
+    alltoall,
+    broadcast,
+    grouped_allgather,
+)
 from horovod.tensorflow.util import normalize_name as _normalize_name  # noqa: F401
 
 
@@ -58,45 +62,6 @@ def _grouped_allreduce(
     return _nodes.group(call, tensors, ignore_name_scope)
 
 
-def allgather(
-    tensor: Any,
-    name: Optional[str] = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Concatenates the members' tensors along the first dimension, in rank order.
-
-    Args:
-        tensor: at least one dimension; only the first may differ between ranks.
-        name: what the ranks match by; in a graph made from the tensor's name when absent.
-        ignore_name_scope: leave TensorFlow's name scopes out of the name.
-        process_set: the ranks that take part.
-    """
-    return _nodes.one(Call(ALLGATHER, name, _set_id(process_set)), tensor, ignore_name_scope)
-
-
-def grouped_allgather(
-    tensors: Sequence[Any],
-    name: Optional[str] = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> List[Any]:
-    """`allgather` of several tensors of one dtype as one atomic group."""
-    return _nodes.group(Call(ALLGATHER, name, _set_id(process_set)), tensors, ignore_name_scope)
-
-
-def broadcast(
-    tensor: Any,
-    root_rank: int,
-    name: Optional[str] = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """The root's value on every member. `root_rank` is a global rank, also with a process set."""
-    call = Call(BROADCAST, name, _set_id(process_set), root=root_rank)
-    return _nodes.one(call, tensor, ignore_name_scope)
-
-
 def _grouped_broadcast(
     tensors: Sequence[Any],
     root_rank: int,
@@ -129,30 +94,6 @@ def broadcast_(
         )
     values = _grouped_broadcast(variables, root_rank, name, process_set)
     return [tf.convert_to_tensor(v.assign(value)) for v, value in zip(variables, values)]
-
-
-def alltoall(
-    tensor: Any,
-    splits: Any = None,
-    name: Optional[str] = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Sends slices of the first dimension to the members and concatenates what they send.
-
-    Args:
-        tensor: at least one dimension.
-        splits: int32 vector, rows for each member; None for equal parts.
-        name: what the ranks match by.
-        ignore_name_scope: leave TensorFlow's name scopes out of the name.
-        process_set: the ranks that take part.
-
-    Returns:
-        The output; with `splits`, the output and the rows received from each member.
-    """
-    call = Call(ALLTOALL, name, _set_id(process_set), splits=splits)
-    output, received = _nodes.one(call, tensor, ignore_name_scope)
-    return output if splits is None else (output, received)
 
 
 def _reducescatter(

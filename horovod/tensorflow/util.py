@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from horovod.common.util import _cache as _cache
 
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

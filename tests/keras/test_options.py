@@ -37,16 +37,16 @@ def honoured(options, lists_of_variables):
             return tensor
 
     where, name = {
-        "tensorflow": ("horovod.tensorflow._collectives", "grouped_allreduce"),
+        "tensorflow": ("horovod.tensorflow._forms", "run_group"),
         "torch": ("horovod.torch", "grouped_allreduce_async_"),
         "jax": ("horovod.jax", "grouped_allreduce"),
     }[backend]
     module = importlib.import_module(where)
     original, groups = getattr(module, name), []
 
-    def spy(tensors, *args, **kwargs):
-        groups.append(len(tensors))
-        return original(tensors, *args, **kwargs)
+    def spy(*args, **kwargs):
+        groups.append(len(next(a for a in args if isinstance(a, (list, tuple)) and not hasattr(a, "verb"))))
+        return original(*args, **kwargs)
 
     optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0), compression=Counting, **options)
     values = [np.full(v.shape, float(hvd.rank() + i), np.float32) for i, v in enumerate(variables)]

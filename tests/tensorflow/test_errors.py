@@ -42,7 +42,7 @@ def mistakes():
     fails("scalar scatter", invalid, lambda: hvd.reducescatter(tf.constant(1.0), name="scatter"))
     fails("splits sum", invalid, lambda: hvd.alltoall(two, splits=[5, 5], name="sum"))
     fails("splits count", invalid, lambda: hvd.alltoall(two, splits=[1], name="count"))
-    fails("no such set", invalid, lambda: hvd.allreduce(two, process_set=FakeSet()))
+    fails("no such set", invalid, lambda: hvd.allgather(two, process_set=FakeSet()))
     fails("scatter op", tf.errors.AbortedError, lambda: hvd.reducescatter(two[:2], op=hvd.Max, name="scop"))
     after = float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="after"))
     return texts, after

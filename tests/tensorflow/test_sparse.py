@@ -58,3 +58,44 @@ def test_many_rows_are_reduced_as_a_whole_and_untouched_ones_left_out(mode):
         [*range(11), 0, 0],
     ]  # 22 rows of 16 + 8 bytes, more than 2 * 12 rows of 16 + 4
     assert run("tensorflow", reduced, mode, touched) == [(True, list(range(11)))] * 2
+
+
+def logged(touched):
+    """What is logged of three steps with few rows and two with many."""
+    import logging
+
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+    from horovod.common.log import log
+
+    table = tf.Variable(tf.zeros([ROWS, COLUMNS]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    def step(places):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, places))
+        return hvd.DistributedGradientTape(tape).gradient(loss, [table])[0]
+
+    lines = []
+
+    class Collect(logging.Handler):
+        def emit(self, record):
+            lines.append(record.getMessage())
+
+    handler, level = Collect(), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        for rows in touched:
+            step(tf.range(tf.constant(rows, tf.int64)))
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+    return [line.partition("are sent as ")[2] for line in lines]
+
+
+def test_the_choice_is_logged_when_it_changes():
+    rows = "rows: that moves 48 bytes, the other way 480"
+    dense = "dense ones: that moves 480 bytes, the other way 576"
+    assert run("tensorflow", logged, [1, 1, 1, 12, 12, 1]) == [[rows, dense, rows]] * 2
