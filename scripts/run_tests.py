@@ -56,8 +56,6 @@ SUITES = [
             "tests/tensorflow/test_sparse.py",
             "tests/tensorflow/test_tape.py",
             "tests/tensorflow/test_training.py",
-            "tests/tensorflow/test_weight_check.py",
-            "tests/keras/test_first_batch.py",
             "tests/keras/test_loss_scaling.py",
             "tests/keras/test_training.py",
         ],

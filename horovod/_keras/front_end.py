@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from horovod._keras import create_distributed_optimizer, variables
+from horovod._keras import variables, wrap
+from horovod._keras.settings import Settings, check_op
+from horovod.common.arguments import check_groups
 from horovod.common.barriers import join
 from horovod.common.constants import Average
 from horovod.common.lifecycle import __all__ as _lifecycle
+from horovod.common.local_layers import weights_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 __all__ = ["PartialDistributedOptimizer", "broadcast_global_variables", "join"]
@@ -66,9 +69,9 @@ def DistributedOptimizer(
         process_set: the ranks that take part.
         scale_local_gradients: divide the gradients of local variables by the number of ranks.
     """
-    return create_distributed_optimizer(
+    return _create(
         optimizer,
-        name=name,
+        name,
         compression=compression,
         sparse_as_dense=sparse_as_dense,
         gradient_predivide_factor=gradient_predivide_factor,
@@ -103,9 +106,9 @@ def PartialDistributedOptimizer(
     Args:
         local_layers: a layer or several; the other arguments are those of `DistributedOptimizer`.
     """
-    return create_distributed_optimizer(
+    return _create(
         optimizer,
-        name=name,
+        name,
         compression=compression,
         sparse_as_dense=sparse_as_dense,
         gradient_predivide_factor=gradient_predivide_factor,
@@ -117,6 +120,21 @@ def PartialDistributedOptimizer(
         scale_local_gradients=scale_local_gradients,
         local_layers=local_layers,
     )
+
+
+def _create(
+    optimizer: Any,
+    name: Optional[str],
+    num_groups: int = 0,
+    groups: Any = None,
+    local_layers: Any = None,
+    **settings: Any,
+) -> Any:
+    """Checks what the two functions above were given, and wraps."""
+    check_op(settings["op"])
+    groups = check_groups(groups, num_groups, member="tf.Variable")
+    local = weights_of(local_layers)
+    return wrap(optimizer, Settings(groups=groups, local_variables=local, **settings), name)
 
 
 def broadcast_global_variables(root_rank: int) -> None:
