@@ -99,9 +99,12 @@ class _Generic:
                 results[i] = results[i] / size
         self.look([v for v in variables if not self.is_local(v)])
         named = variables and not use_generic_names
-        names = [str(getattr(variables[i], "path", i)) if named else f"grad_{i}" for i in shared]
+        # Numbered without the local ones, of which each rank may have others.
+        paths = [
+            str(getattr(variables[i], "path", i)) if named else f"grad_{n}" for n, i in enumerate(shared)
+        ]
         groups = positions(self.settings.groups, [id(variables[i]) if variables else i for i in shared], id)
-        for i, reduced in zip(shared, self.reduce([results[i] for i in shared], names, groups)):
+        for i, reduced in zip(shared, self.reduce([results[i] for i in shared], paths, groups)):
             results[i] = reduced
         return results
 
@@ -119,9 +122,9 @@ class _Torch(_Generic):
     _watch: Optional[WeightWatch] = None
 
     def look(self, variables: List[Any]) -> None:
-        if self._watch is None:
+        if self._watch is None and variables:
             self._watch = weight_check.watch(variables, self.settings.process_set)
-        if not self._watch.over:
+        if self._watch is not None and not self._watch.over:
             self._watch.look(read(variables))
 
     def reduce(self, gradients: List[Any], names: List[str], groups: Optional[Positions]) -> List[Any]:

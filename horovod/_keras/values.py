@@ -57,7 +57,11 @@ class Values:
             return session.value(reduced)
         import horovod.numpy as hvd
 
-        return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
+        if compression is None:
+            return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
+        sent, context = compression.compress(_tensor(value))
+        reduced = _tensor(hvd.allreduce(_numpy(sent), name=name, op=op, **scales))
+        return compression.decompress(reduced, context)
 
     def allgather(self, value: Any, name: Optional[str] = None) -> Any:
         """Concatenates the ranks' values along the first dimension."""

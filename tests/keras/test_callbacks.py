@@ -129,6 +129,7 @@ def values():
     return [
         as_list(hvd.allreduce(np.array([1.0, 2.0]) * (me + 1))),
         as_list(hvd.allreduce(float(me), name="number", op=hvd.Sum)),
+        as_list(hvd.allreduce(np.float32([1e-8, 2.0]), compression=hvd.Compression.fp16)),
         as_list(hvd.allgather(np.array([[me]]))),
         as_list(hvd.broadcast(np.array([me + 5]), 1)),
         as_list(hvd.reducescatter(np.array([1.0, 2.0]), op=hvd.Sum)),
@@ -137,5 +138,5 @@ def values():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values(kind):
-    common = [[1.5, 3.0], 1.0, [[0], [1]], [6]]
+    common = [[1.5, 3.0], 1.0, [0.0, 2.0], [[0], [1]], [6]]  # 1e-8 is nothing in float16
     assert run(kind, values) == [[*common, [2.0]], [*common, [4.0]]]

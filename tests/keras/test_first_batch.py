@@ -79,6 +79,7 @@ def global_variables():
     keras, hvd, _ = front_end()
     import horovod.keras as hvd_keras
 
+    keras.backend.clear_session()  # what other tests left in the graph is not alike on all ranks
     outcomes = []
     for front in (hvd, hvd_keras):
         model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])

@@ -8,8 +8,8 @@ from tf_worlds import front_end, run
 
 
 def hybrid():
-    """Every rank has layers of its own, of other shapes and names, behind a layer that all share. They are
-    registered as local by functions put around the optimizer's and the callback's methods."""
+    """Every rank has layers of its own, of other shapes, names and number, before a layer that all share. They
+    are registered as local by functions put around the optimizer's and the callback's methods."""
     import types
 
     import numpy as np
@@ -18,9 +18,9 @@ def hybrid():
 
     keras, hvd, optimizers = front_end()
     me = hvd.rank()
-    shared = keras.layers.Dense(2)
-    own = [keras.layers.Dense(me + 2, name=f"own{me}_first"), keras.layers.Dense(1, name=f"own{me}_second")]
-    model = keras.Sequential([keras.layers.Input((3,)), shared, *own])
+    shared = keras.layers.Dense(1)
+    own = [keras.layers.Dense(units, name=f"own{me}_{units}") for units in [(3, 2), (5, 4, 2)][me]]
+    model = keras.Sequential([keras.layers.Input((3,)), *own, shared])
     random = np.random.default_rng(me)
     model.set_weights([random.normal(size=w.shape) for w in model.get_weights()])
     of_own_layers = {id(w) for layer in own for w in layer.weights}
@@ -66,7 +66,7 @@ def hybrid():
         "called": set(calls) == {"allreduce", "allreduce_grads", "on_batch_end"} or calls,
         "shared weights agree": weights[0] == weights[1],
         "own layers are trained": before != [w.tolist() for w in own[0].get_weights()],
-        "own layers keep their shape": own[0].get_weights()[0].shape == (2, me + 2),
+        "own layers keep their shape": own[0].get_weights()[0].shape == (3, 3 + 2 * me),
     }
 
 
