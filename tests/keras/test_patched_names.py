@@ -8,8 +8,8 @@ from tf_worlds import front_end, run
 
 
 def hybrid():
-    """Every rank has layers of its own, of other shapes, names and number, before a layer that all share. They
-    are registered as local by functions put around the optimizer's and the callback's methods."""
+    """Every rank has layers of its own, of other shapes, names and number, before a layer that all share.
+    They are registered as local by functions put around the optimizer's and the callback's methods."""
     import types
 
     import numpy as np
