@@ -9,7 +9,7 @@ from tf_worlds import front_end, run
 KINDS = ["tensorflow", "torch", "jax", "tf_keras"]
 
 
-def honoured(options, lists_of_variables):
+def honoured(options, lists_of_variables, times=1.0):
     """One `apply` of four gradients: the weights after it, the groups sent, the tensors compressed."""
     import importlib
     import os
@@ -49,7 +49,7 @@ def honoured(options, lists_of_variables):
         return original(*args, **kwargs)
 
     optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0), compression=Counting, **options)
-    values = [np.full(v.shape, float(hvd.rank() + i), np.float32) for i, v in enumerate(variables)]
+    values = [np.full(v.shape, times * (hvd.rank() + i), np.float32) for i, v in enumerate(variables)]
     if legacy:
         import tensorflow as tf
 
@@ -61,7 +61,7 @@ def honoured(options, lists_of_variables):
         optimizer.apply_gradients(zip(gradients, variables))
     finally:
         setattr(module, name, original)
-    return [float(np.mean(w)) for w in model.get_weights()], groups, compressed
+    return [float(np.ravel(w)[0]) for w in model.get_weights()], groups, compressed
 
 
 MEANS = [-0.5, -1.5, -2.5, -3.5]
@@ -83,10 +83,19 @@ def test_groups_of_variables_are_reduced_together(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_compressor_and_a_predivide_factor_are_used(kind):
-    for weights, _, compressed in run(kind, honoured, {"gradient_predivide_factor": 2.0}, False):
+def test_a_compressor_is_used(kind):
+    for weights, _, compressed in run(kind, honoured, {}, False):
         assert weights == MEANS
         assert sorted(compressed) == sorted(SHAPES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_divided_by_the_predivide_factor_before_they_are_added_up(kind):
+    too_much = float("-inf")  # float32 ends at 3.4e38; 1.6e38 + 2.4e38 fit when halved first
+    expected = {1.0: [-0.4e38, -1.2e38, too_much, too_much], 2.0: [-0.4e38, -1.2e38, -2e38, -2.8e38]}
+    for factor, sums in expected.items():
+        for weights, _, _ in run(kind, honoured, {"gradient_predivide_factor": factor}, False, 0.8e38):
+            assert weights == pytest.approx(sums)
 
 
 def sparse_on_torch():
