@@ -13,15 +13,11 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence
 
-import numpy as np
-
-from horovod.common import weights
 from horovod.common.process_sets import ProcessSet
-from horovod.common.weights import Check, Fingerprint
+from horovod.common.weights import Fingerprint, WeightCheck, of_array, wanted
 
-_PATIENCE = (
-    100  # steps without a change, e.g. with a learning rate of zero, after which nobody looks any more
-)
+# Steps without a change, e.g. with a learning rate of zero, after which nobody looks any more.
+_PATIENCE = 100
 
 
 class WeightWatch:
@@ -38,46 +34,31 @@ class WeightWatch:
     """
 
     def __init__(self, name: str, names: Sequence[str], process_set: ProcessSet, advice: str) -> None:
-        self.over = not names or not weights.wanted(process_set)
-        self._name, self._names, self._set, self._advice = name, names, process_set, advice
-        self._first: Optional[List[float]] = None
+        self.over = not names or not wanted(process_set)
+        self._names, self._set = names, process_set
+        self._check = WeightCheck("after the first step", advice, name)
+        self._first: Optional[List[Fingerprint]] = None
         self._looks = 0
-        self._check: Optional[Check] = None
+        self._started = False
 
     def look(self, values: Sequence[Any]) -> bool:
         """Takes the weights as they are before an update, as NumPy arrays; whether to ask again."""
         if self.over:
             return False
-        if self._check is not None:
-            self.over = self._check.finished(stacklevel=4)
+        if self._started:
+            self._compare(())
             return not self.over
-        flat = [np.asarray(value).reshape(-1) for value in values]
-        sizes = [_magnitude(value) for value in flat]
+        prints = [of_array(name, value) for name, value in zip(self._names, values)]
         self._looks += 1
         if self._first is None:
-            self._first = sizes
-        elif sizes != self._first:
-            prints = [
-                Fingerprint(name, _bits(value), size) for name, value, size in zip(self._names, flat, sizes)
-            ]
-            self._check = weights.start(prints, self._set, self._name, self._advice)
-            self.over = self._check is None
+            self._first = prints
+        elif prints != self._first:
+            self._started = True
+            self._compare(prints)
         elif self._looks > _PATIENCE:
             self.over = True
         return not self.over
 
-
-def _bits(flat: Any) -> int:
-    """The sum of all its bits, in words of the elements' size."""
-    words = flat.view(f"i{min(flat.itemsize, 8)}")
-    return int(words.sum(dtype=np.int64))
-
-
-def _magnitude(flat: Any) -> float:
-    """Of a few elements, spread over all."""
-    last = flat.size - 1
-    return (
-        float(np.abs(flat[[0, last // 3, last * 2 // 3, last]].astype(np.float64)).sum())
-        if flat.size
-        else 0.0
-    )
+    def _compare(self, prints: Sequence[Fingerprint]) -> None:
+        self._check.after_step(self._set, lambda: prints, stacklevel=5)
+        self.over = self._check.over

@@ -134,6 +134,12 @@ def _is_apart(one: _Part, other: _Part) -> bool:
 # ------------------------------------------------------------------------------------ the check --
 
 
+def wanted(process_set: ProcessSet) -> bool:
+    """Whether there is anything to check: it is not turned off, and others train the same model."""
+    shared = bool(process_set.included()) and len(process_set.ranks or ()) > 1
+    return shared and bool(config.get("check_weights"))
+
+
 # Checks of a set are matched by their order: the members' optimizers make their first steps in the same one.
 _numbers: Dict[int, Iterator[int]] = collections.defaultdict(itertools.count)
 basics.at_shutdown(_numbers.clear)
@@ -146,13 +152,15 @@ class WeightCheck:
         over: there is nothing left to do.
     """
 
-    def __init__(self, when: str, advice: str) -> None:
+    def __init__(self, when: str, advice: str, name: Optional[str] = None) -> None:
         """
         Args:
             when: the weights are compared, e.g. "after the first step".
             advice: what to do when they differ, in the words of the front end.
+            name: of the operation, for front ends whose checks may start in another order on each member.
         """
         self.over = False
+        self._name = name
         self._text = (
             f"The ranks' weights differ {when}: %s. Each such rank trains a model of its own. {advice}"
         )
@@ -182,11 +190,10 @@ class WeightCheck:
             self.over = True
 
     def _start(self, process_set: ProcessSet, fingerprints: Callable[[], Sequence[Fingerprint]]) -> bool:
-        alone = not process_set.included() or len(process_set.ranks or ()) < 2
-        if alone or not config.get("check_weights"):
+        if not wanted(process_set):
             return False
         set_id = process_set_id(process_set)
-        name = f"horovod.weights.{next(_numbers[set_id])}"
+        name = self._name or f"horovod.weights.{next(_numbers[set_id])}"
         try:
             self._weights = fingerprints()
         except (NotImplementedError, RuntimeError, TypeError) as error:  # weights of an unusual kind
