@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "control/checks.h"
-#include "fabric/kernels/kernels.h"
 #include "horovod/core.h"
+#include "paths/kernels/kernels.h"
 #include "util/log.h"
 
 namespace hvd {

@@ -14,8 +14,8 @@
 
 #include "control/aggregator.h"
 #include "control/message.h"
-#include "control/topology.h"
 #include "util/settings.h"
+#include "world/topology.h"
 
 namespace hvd {
 

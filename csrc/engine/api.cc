@@ -12,8 +12,8 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "fabric/segment.h"
 #include "horovod/core.h"
+#include "host/segment.h"
 #include "util/log.h"
 #include "util/shared_slot.h"
 

@@ -22,17 +22,17 @@
 #include <vector>
 
 #include "control/aggregator.h"
-#include "control/channel.h"
 #include "control/coordinator.h"
-#include "control/topology.h"
-#include "engine/metrics.h"
 #include "engine/submission.h"
-#include "fabric/comm.h"
-#include "fabric/lane.h"
-#include "fabric/segment.h"
+#include "host/channel.h"
+#include "host/lane.h"
+#include "host/segment.h"
+#include "paths/host/comm.h"
 #include "util/settings.h"
 #include "watch/liveness.h"
+#include "watch/metrics.h"
 #include "watch/timeline.h"
+#include "world/topology.h"
 
 namespace hvd {
 

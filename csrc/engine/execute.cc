@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch of the plan becomes a collective of the fabric.
+// A batch of the plan becomes a collective.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "engine/engine.h"
-#include "fabric/kernels/kernels.h"
+#include "paths/kernels/kernels.h"
 #include "util/clock.h"
 
 namespace hvd {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "engine/engine.h"
-#include "fabric/kernels/kernels.h"
+#include "paths/kernels/kernels.h"
 #include "util/clock.h"
 
 namespace hvd {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "control/topology.h"
+#include "world/topology.h"
 
 namespace hvd {
 

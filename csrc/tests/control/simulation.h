@@ -18,8 +18,8 @@
 #include "control/aggregator.h"
 #include "control/coordinator.h"
 #include "control/message.h"
-#include "control/topology.h"
 #include "util/settings.h"
+#include "world/topology.h"
 
 namespace hvd::testing {
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "fabric/segment.h"
+#include "host/segment.h"
 #include "tests/describe_world.h"
 
 namespace hvd::testing {
