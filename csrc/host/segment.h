@@ -3,14 +3,19 @@
 //
 //   header | per rank: state, mailbox up, mailbox down | per rank: staging slots in[2], result[2]
 //
-// Pages that are never touched cost nothing, so the slots can be generous.
+// Pages that are never touched cost nothing, so the slots can be generous. One rank alone has the same layout in
+// memory of its own.
 #pragma once
 
 #include <sched.h>
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
+
+#include "util/fd.h"
 
 namespace hvd {
 
@@ -25,7 +30,7 @@ struct Mailbox {
 };
 
 struct RankState {
-  // Data plane: seq << 24 | step, see Comm. Its low half is the futex word.
+  // Data plane: seq << 24 | step, see Lane. Its low half is the futex word.
   alignas(64) std::atomic<uint64_t> progress;
   std::atomic<uint32_t> progress_waiters;
   std::atomic<int32_t> core;  // where it last wrote any of these, counted from 1
@@ -49,8 +54,8 @@ class Segment {
  public:
   // Creates the file for local_size ranks; returns its descriptor or throws Refused.
   static int create(int local_size, size_t slot_bytes);
-  // Maps fd (closing it), or private memory for one rank if fd is -1.
-  Segment(int fd, int local_size, size_t slot_bytes);
+  // Maps a file that create() made, or private memory if there is none.
+  Segment(UniqueFd file, int local_size, size_t slot_bytes);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -64,6 +69,11 @@ class Segment {
   // Spinning for a rank that needs this very core keeps it from running, unless every turn offers it the core.
   void note_core(int local) { rank(local).core.store(sched_getcpu() + 1, std::memory_order_relaxed); }
   bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
+  // Whether a rank that may ring this one's bell needs this core to do so.
+  bool rival_on_core(int me);
+  // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
+  void note_last(int local, std::initializer_list<std::string_view> parts);
+  std::string last(int local);
   // Staging slots of a rank; which = 0 or 1.
   char* in_slot(int local, int which) { return slots(local) + which * slot_bytes_; }
   char* result_slot(int local, int which) { return slots(local) + (2 + which) * slot_bytes_; }

@@ -2,17 +2,45 @@
 #include "world/topology.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
+
+#include "util/status.h"
 
 namespace hvd {
+namespace {
+
+const hvd_world& checked(const hvd_world& world) {
+  auto refuse = [](const std::string& what) { throw Refused(HVD_INVALID, "a world that cannot be: " + what); };
+  if (world.size < 1) refuse(std::to_string(world.size) + " ranks");
+  if (world.rank < 0 || world.rank >= world.size)
+    refuse("rank " + std::to_string(world.rank) + " of " + std::to_string(world.size));
+  if (world.n_hosts < 1 || world.n_hosts > world.size) refuse(std::to_string(world.n_hosts) + " hosts");
+  if (!world.host_of_rank || !world.host_names) refuse("no hosts given");
+  for (int r = 0; r < world.size; ++r)
+    if (world.host_of_rank[r] < 0 || world.host_of_rank[r] >= world.n_hosts)
+      refuse("rank " + std::to_string(r) + " is on host " + std::to_string(world.host_of_rank[r]) + " of " +
+             std::to_string(world.n_hosts));
+  for (int h = 0; h < world.n_hosts; ++h) {
+    if (!world.host_names[h]) refuse("host " + std::to_string(h) + " has no name");
+    if (std::find(world.host_of_rank, world.host_of_rank + world.size, h) == world.host_of_rank + world.size)
+      refuse("host " + std::to_string(h) + " has no rank");
+  }
+  if (world.host_of_rank[0] != 0) refuse("rank 0 is not on host 0");
+  return world;
+}
+
+}  // namespace
 
 Topology::Topology(const hvd_world& world)
-    : rank(world.rank), size(world.size), host_of_rank(world.host_of_rank, world.host_of_rank + world.size) {
+    : rank(checked(world).rank),
+      size(world.size),
+      generation(world.generation),
+      host_of_rank(world.host_of_rank, world.host_of_rank + world.size) {
   for (int h = 0; h < world.n_hosts; ++h) host_names.emplace_back(world.host_names[h]);
   ranks_of_host.resize(host_names.size());
   local_rank_of.resize(size);
   for (int r = 0; r < size; ++r) {
-    auto& ranks = ranks_of_host.at(host_of_rank[r]);
+    auto& ranks = ranks_of_host[host_of_rank[r]];
     local_rank_of[r] = static_cast<int>(ranks.size());
     ranks.push_back(r);
   }
@@ -35,6 +63,12 @@ bool Topology::homogeneous() const {
                      [&](const auto& ranks) { return ranks.size() == ranks_of_host[0].size(); });
 }
 
+std::vector<int> Topology::everyone() const {
+  std::vector<int> all(size);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 std::string Topology::describe(int r) const {
   if (r < 0 || r >= size) return "rank " + std::to_string(r);
   return "rank " + std::to_string(r) + " on " + host_names[host_of_rank[r]];
@@ -51,66 +85,6 @@ std::vector<int> tree_subtree(int host, int hosts) {
   for (size_t i = 0; i < all.size(); ++i)
     for (int child : tree_children(all[i], hosts)) all.push_back(child);
   return all;
-}
-
-SetLayout::SetLayout(const Topology& topology, std::vector<int> ranks) : members(std::move(ranks)) {
-  std::map<int, std::vector<int>> by_host;
-  for (size_t i = 0; i < members.size(); ++i) {
-    by_host[topology.host_of_rank[members[i]]].push_back(static_cast<int>(i));
-    if (members[i] == topology.rank) my_index = static_cast<int>(i);
-  }
-  columns = static_cast<int>(members.size());
-  for (auto& [host, indices] : by_host) {
-    if (host == topology.host()) {
-      my_host = static_cast<int>(set_hosts.size());
-      for (size_t i = 0; i < indices.size(); ++i)
-        if (indices[i] == my_index) my_local = static_cast<int>(i);
-    }
-    columns = std::min(columns, static_cast<int>(indices.size()));
-    set_hosts.push_back(host);
-    host_members.push_back(indices);
-  }
-}
-
-int SetLayout::hops() const {
-  int count = 0;
-  while ((1 << count) < hosts()) ++count;
-  return count;
-}
-
-std::vector<hvd_link> plan_links(const Topology& topology, const std::vector<int>& members, int process_set) {
-  std::vector<hvd_link> links;
-  auto add = [&](int kind, int peer, int hop, bool dial) {
-    links.push_back({kind, peer, process_set, hop, dial ? 1 : 0, -1, {}});
-  };
-  if (process_set == 0) {
-    // The later rank dials the earlier one, so rank 0 never waits to be told anything.
-    if (topology.is_leader()) {
-      for (int r : topology.local_ranks())
-        if (r != topology.rank) add(HVD_LINK_WATCH, r, 0, false);
-      for (int child : tree_children(topology.host(), topology.hosts())) {
-        add(HVD_LINK_CONTROL, topology.leader_of(child), 0, false);
-        add(HVD_LINK_WATCH, topology.leader_of(child), 0, false);
-      }
-      if (int parent = tree_parent(topology.host()); parent >= 0) {
-        add(HVD_LINK_CONTROL, topology.leader_of(parent), 0, true);
-        add(HVD_LINK_WATCH, topology.leader_of(parent), 0, true);
-      }
-    } else {
-      add(HVD_LINK_WATCH, topology.leader_of(topology.host()), 0, true);
-    }
-  }
-  SetLayout set(topology, members);
-  if (set.included() && set.hosts() > 1 && set.owns_column()) {
-    int hosts = set.hosts();
-    auto column_rank = [&](int host) { return members[set.host_members[host][set.my_local]]; };
-    for (int k = 0; k < set.hops(); ++k) {
-      int distance = 1 << k;
-      add(HVD_LINK_DATA_OUT, column_rank((set.my_host + distance) % hosts), k, true);
-      add(HVD_LINK_DATA_IN, column_rank((set.my_host - distance % hosts + hosts) % hosts), k, false);
-    }
-  }
-  return links;
 }
 
 }  // namespace hvd

@@ -14,6 +14,7 @@
 #include "horovod/core.h"
 #include "paths/host/comm.h"
 #include "paths/kernels/kernels.h"
+#include "util/dtype.h"
 
 namespace hvd {
 namespace {
@@ -49,12 +50,12 @@ std::vector<std::vector<Pair>> tree_levels(int n) {
 
 }  // namespace
 
-void Comm::adasum(const Stream& stream, const Reduction& how) {
+void Comm::adasum(const Spans& spans, const Reduction& how) {
   int n = members();
   int dtype = how.dtype;
-  if (n == 1) return reduce_alone(stream, how);
-  size_t item = kernels::item_size(dtype);
-  size_t total = stream.bytes();
+  if (n == 1) return reduce_alone(spans, how);
+  size_t item = item_size(dtype);
+  size_t total = spans.bytes();
   size_t elements = total / item;
   auto cut = [&](int i) { return elements * static_cast<size_t>(i) / static_cast<size_t>(n) * item; };
   size_t begin = cut(layout.my_index);
@@ -62,7 +63,7 @@ void Comm::adasum(const Stream& stream, const Reduction& how) {
 
   // Transpose.
   std::vector<char> mine(total);
-  stream.each(0, total, [&](const Span& part, size_t at) {
+  spans.each(0, total, [&](const Span& part, size_t at) {
     if (part.in) std::memcpy(mine.data() + at, part.in, part.bytes);
   });
   if (how.prescale != 1.0) kernels::scale(dtype, mine.data(), mine.data(), elements, how.prescale);
@@ -80,12 +81,12 @@ void Comm::adasum(const Stream& stream, const Reduction& how) {
   settle();
 
   // The part of each tensor that lies in my share: offset in the share and length.
-  size_t tensors = stream.spans().size();
+  size_t tensors = spans.all().size();
   std::vector<Piece> parts(tensors, Piece{nullptr, 0});
   std::vector<size_t> offsets(tensors);
   size_t start = 0;
   for (size_t t = 0; t < tensors; ++t) {
-    size_t end = start + stream.spans()[t].bytes;
+    size_t end = start + spans.all()[t].bytes;
     size_t first = std::max(start, begin);
     size_t last = std::min(end, begin + share);
     if (last > first) {
@@ -103,7 +104,7 @@ void Comm::adasum(const Stream& stream, const Reduction& how) {
         if (parts[t].bytes)
           kernels::dots(dtype, recv[level[p].left] + offsets[t], recv[level[p].right] + offsets[t],
                         parts[t].bytes / item, &dots[(p * tensors + t) * 3]);
-    Stream sums;
+    Spans sums;
     sums.add(dots.data(), dots.data(), dots.size() * sizeof(double));
     reduce_chunked(sums, {HVD_FLOAT64, HVD_SUM});
     settle();
@@ -119,17 +120,17 @@ void Comm::adasum(const Stream& stream, const Reduction& how) {
   }
 
   // Gather the shares of the result.
-  Stream result;
+  Spans result;
   result.add(recv[0], nullptr, share);
   std::vector<size_t> blocks(n);
-  std::vector<Stream> sinks(n);
+  std::vector<Spans> sinks(n);
   for (int i = 0; i < n; ++i) {
     blocks[i] = cut(i + 1) - cut(i);
     sinks[i].add(nullptr, mine.data() + cut(i), blocks[i]);
   }
   allgather(result, blocks, sinks);
   if (how.postscale != 1.0) kernels::finish(dtype, mine.data(), elements, how.postscale, 1);
-  stream.each(0, total, [&](const Span& part, size_t at) {
+  spans.each(0, total, [&](const Span& part, size_t at) {
     if (part.out) std::memcpy(part.out, mine.data() + at, part.bytes);
   });
 }

@@ -11,10 +11,10 @@
 
 namespace hvd {
 
-void Comm::allgather(const Stream& mine, const std::vector<size_t>& blocks, const std::vector<Stream>& sinks) {
-  for (size_t i = 0; i < mine.spans().size(); ++i) {
-    const Span& from = mine.spans()[i];
-    char* to = sinks[layout.my_index].spans()[i].out;
+void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const std::vector<Spans>& sinks) {
+  for (size_t i = 0; i < mine.all().size(); ++i) {
+    const Span& from = mine.all()[i];
+    char* to = sinks[layout.my_index].all()[i].out;
     if (to && to != from.in && from.bytes) std::memcpy(to, from.in, from.bytes);
   }
   if (members() == 1) return;
@@ -28,7 +28,7 @@ void Comm::allgather(const Stream& mine, const std::vector<size_t>& blocks, cons
   size_t longest = *std::max_element(blocks.begin(), blocks.end());
   size_t total = 0;
   for (size_t b : blocks) total += b;
-  bool large = total >= kStreamBytes;
+  bool large = total >= kLargeBytes;
   auto rounds = static_cast<uint32_t>((longest + piece - 1) / piece);
   uint32_t base = lane_.reserve(3 * rounds + 1);
   int me = layout.my_local;

@@ -16,6 +16,7 @@
 
 #include "paths/host/comm.h"
 #include "paths/kernels/kernels.h"
+#include "util/dtype.h"
 
 namespace hvd {
 namespace {
@@ -33,8 +34,8 @@ std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
   return {cut(i), cut(i + 1)};
 }
 
-void pack(const Stream& stream, size_t begin, size_t end, char* slot, const Reduction& how, size_t item) {
-  stream.each(begin, end, [&](const Span& part, size_t at) {
+void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, size_t item) {
+  spans.each(begin, end, [&](const Span& part, size_t at) {
     if (!part.in) std::memset(slot + at, 0, part.bytes);
     else if (how.prescale != 1.0) kernels::scale(how.dtype, slot + at, part.in, part.bytes / item, how.prescale);
     else std::memcpy(slot + at, part.in, part.bytes);
@@ -43,16 +44,16 @@ void pack(const Stream& stream, size_t begin, size_t end, char* slot, const Redu
 
 }  // namespace
 
-void Comm::reduce(const Stream& stream, const Reduction& how) {
-  if (members() == 1) reduce_alone(stream, how);
-  else if (lane_.light()) reduce_light(stream, how);
-  else if (members() == 2 && layout.hosts() == 1) reduce_pair(stream, how);
-  else reduce_chunked(stream, how);
+void Comm::reduce(const Spans& spans, const Reduction& how) {
+  if (members() == 1) reduce_alone(spans, how);
+  else if (lane_.light()) reduce_light(spans, how);
+  else if (members() == 2 && layout.hosts() == 1) reduce_pair(spans, how);
+  else reduce_chunked(spans, how);
 }
 
-void Comm::reduce_alone(const Stream& stream, const Reduction& how) {
-  size_t item = kernels::item_size(how.dtype);
-  for (const Span& span : stream.spans()) {
+void Comm::reduce_alone(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  for (const Span& span : spans.all()) {
     if (!span.out) continue;
     size_t count = span.bytes / item;
     if (!span.in) std::memset(span.out, 0, span.bytes);
@@ -62,43 +63,43 @@ void Comm::reduce_alone(const Stream& stream, const Reduction& how) {
   }
 }
 
-void Comm::reduce_light(const Stream& stream, const Reduction& how) {
-  size_t item = kernels::item_size(how.dtype);
+void Comm::reduce_light(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
   int which = lane_.parity();
-  size_t bytes = stream.bytes();
+  size_t bytes = spans.bytes();
   uint32_t packed = lane_.reserve(1);
-  pack(stream, 0, bytes, in_slot(layout.my_local, which), how, item);
+  pack(spans, 0, bytes, in_slot(layout.my_local, which), how, item);
   lane_.publish(packed);
   lane_.wait_all(packed);
   int n = members();
-  std::vector<const void*> sources(n);
-  stream.each(0, bytes, [&](const Span& part, size_t at) {
+  sources_.resize(n);
+  spans.each(0, bytes, [&](const Span& part, size_t at) {
     if (!part.out) return;
-    for (int i = 0; i < n; ++i) sources[i] = in_slot(i, which) + at;
-    kernels::reduce2(how.dtype, how.op, part.out, nullptr, sources.data(), n, part.bytes / item,
+    for (int i = 0; i < n; ++i) sources_[i] = in_slot(i, which) + at;
+    kernels::reduce2(how.dtype, how.op, part.out, nullptr, sources_.data(), n, part.bytes / item,
                      {how.postscale, how.divisor}, false);
   });
 }
 
-void Comm::reduce_pair(const Stream& stream, const Reduction& how) {
-  size_t item = kernels::item_size(how.dtype);
-  size_t total = stream.bytes();
+void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  size_t total = spans.bytes();
   size_t chunk = std::min(slot(), kPairChunk);
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   uint32_t packed = lane_.reserve(chunks);
   int me = layout.my_local;
-  bool large = total >= kStreamBytes;
+  bool large = total >= kLargeBytes;
   kernels::Finish finish{how.postscale, how.divisor};
 
   auto pack_chunk = [&](uint32_t c) {
-    pack(stream, c * chunk, std::min(total, (c + 1) * chunk), in_slot(me, c & 1), how, item);
+    pack(spans, c * chunk, std::min(total, (c + 1) * chunk), in_slot(me, c & 1), how, item);
     lane_.publish(packed + c);
   };
 
   if (chunks) pack_chunk(0);
   for (uint32_t c = 0; c < chunks; ++c) {
     lane_.wait(locals_[1 - me], packed + c);
-    stream.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
+    spans.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
       if (!part.out) return;
       const void* sources[2] = {in_slot(0, c & 1) + at, in_slot(1, c & 1) + at};
       if (part.in && how.prescale == 1.0) sources[me] = part.in;  // in place: the line that is written next
@@ -111,9 +112,9 @@ void Comm::reduce_pair(const Stream& stream, const Reduction& how) {
   }
 }
 
-void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
-  size_t item = kernels::item_size(how.dtype);
-  size_t total = stream.bytes();
+void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  size_t total = spans.bytes();
   size_t chunk = slot();
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   uint32_t base = lane_.reserve(2 * chunks);
@@ -123,12 +124,11 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
   int owners = layout.hosts() > 1 ? layout.columns : locals;
   int me = layout.my_local;
   bool owner = me < owners;
-  bool large = total >= kStreamBytes;
-  bool from_user =
-      owner && how.prescale == 1.0 &&
-      std::all_of(stream.spans().begin(), stream.spans().end(), [](const Span& s) { return s.in || !s.bytes; });
+  bool large = total >= kLargeBytes;
+  bool from_user = owner && how.prescale == 1.0 &&
+                   std::all_of(spans.all().begin(), spans.all().end(), [](const Span& s) { return s.in || !s.bytes; });
   kernels::Finish finish{how.postscale, how.divisor};
-  std::vector<const void*> sources(locals);
+  sources_.resize(locals);
 
   auto pack_chunk = [&](uint32_t c) {
     size_t begin = c * chunk;
@@ -137,10 +137,10 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
     if (from_user) {
       // My own share is read from the tensor itself.
       auto [first, last] = share_of(length, me, owners);
-      pack(stream, begin, begin + first, slot_now, how, item);
-      pack(stream, begin + last, begin + length, slot_now + last, how, item);
+      pack(spans, begin, begin + first, slot_now, how, item);
+      pack(spans, begin + last, begin + length, slot_now + last, how, item);
     } else {
-      pack(stream, begin, begin + length, slot_now, how, item);
+      pack(spans, begin, begin + length, slot_now, how, item);
     }
     lane_.publish(packed(c));
   };
@@ -151,18 +151,18 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
     auto [first, last] = share_of(length, me, owners);
     char* result = result_slot(me, c & 1);
     bool net = layout.hosts() > 1;
-    stream.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
+    spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
       size_t offset = start + at;
-      for (int i = 0; i < locals; ++i) sources[i] = in_slot(i, c & 1) + offset;
-      if (from_user) sources[me] = part.in;
-      kernels::reduce2(how.dtype, how.op, result + offset, net ? nullptr : part.out, sources.data(), locals,
+      for (int i = 0; i < locals; ++i) sources_[i] = in_slot(i, c & 1) + offset;
+      if (from_user) sources_[me] = part.in;
+      kernels::reduce2(how.dtype, how.op, result + offset, net ? nullptr : part.out, sources_.data(), locals,
                        part.bytes / item, net ? kernels::Finish{} : finish, large);
     });
     if (net && last > first) {
       net_reduce(result + first, (last - first) / item, how.dtype, how.op);
       if (how.postscale != 1.0 || how.divisor != 1)
         kernels::finish(how.dtype, result + first, (last - first) / item, how.postscale, how.divisor);
-      stream.unpack(begin + first, begin + last, result + first, large);
+      spans.unpack(begin + first, begin + last, result + first, large);
     }
     lane_.publish(reduced(c));
   };
@@ -180,20 +180,20 @@ void Comm::reduce_chunked(const Stream& stream, const Reduction& how) {
       if (other == me) continue;
       lane_.wait(locals_[other], reduced(c));
       auto [first, last] = share_of(length, other, owners);
-      stream.unpack(begin + first, begin + last, result_slot(other, c & 1) + first, large);
+      spans.unpack(begin + first, begin + last, result_slot(other, c & 1) + first, large);
     }
   }
 }
 
 void Comm::net_reduce(char* data, size_t count, int dtype, int op) {
-  if (count * kernels::item_size(dtype) <= kNetSmallBytes) net_reduce_gather(data, count, dtype, op);
+  if (count * item_size(dtype) <= kNetSmallBytes) net_reduce_gather(data, count, dtype, op);
   else net_reduce_ring(data, count, dtype, op);
 }
 
 // Bruck's allgather over hops of 1, 2, 4, ... hosts, then one local reduction in host order.
 void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
   int hosts = layout.hosts();
-  size_t bytes = count * kernels::item_size(dtype);
+  size_t bytes = count * item_size(dtype);
   scratch_.resize(bytes * static_cast<size_t>(hosts));
   // scratch[i] holds the data of host (me - i).
   std::memcpy(scratch_.data(), data, bytes);
@@ -214,7 +214,7 @@ void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
 void Comm::net_reduce_ring(char* data, size_t count, int dtype, int op) {
   int hosts = layout.hosts();
   int me = layout.my_host;
-  size_t item = kernels::item_size(dtype);
+  size_t item = item_size(dtype);
   auto part = [&](int i) -> Piece {
     i = ((i % hosts) + hosts) % hosts;
     size_t first = count * static_cast<size_t>(i) / static_cast<size_t>(hosts);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -54,14 +52,10 @@ class Cursor {
 
 class TcpTransport : public Transport {
  public:
-  TcpTransport(std::vector<int> out_fds, std::vector<int> in_fds, std::function<void()> check)
+  TcpTransport(std::vector<UniqueFd> out_fds, std::vector<UniqueFd> in_fds, std::function<void()> check)
       : out_(std::move(out_fds)), in_(std::move(in_fds)), check_(std::move(check)) {
-    for (int fd : out_) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    for (int fd : in_) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  }
-  ~TcpTransport() override {
-    for (int fd : out_) close(fd);
-    for (int fd : in_) close(fd);
+    for (const UniqueFd& fd : out_) make_nonblocking(fd.get());
+    for (const UniqueFd& fd : in_) make_nonblocking(fd.get());
   }
 
   void exchange(int hop, const Pieces& out, const Pieces& in) override {
@@ -74,14 +68,14 @@ class TcpTransport : public Transport {
         msghdr message{};
         message.msg_iov = vectors;
         message.msg_iovlen = static_cast<size_t>(sending.fill(vectors));
-        ssize_t n = sendmsg(out_[hop], &message, MSG_NOSIGNAL);
+        ssize_t n = sendmsg(out_[hop].get(), &message, MSG_NOSIGNAL);
         moved |= settle(n, &sending, "sending to");
       }
       if (!receiving.done()) {
         msghdr message{};
         message.msg_iov = vectors;
         message.msg_iovlen = static_cast<size_t>(receiving.fill(vectors));
-        ssize_t n = recvmsg(in_[hop], &message, 0);
+        ssize_t n = recvmsg(in_[hop].get(), &message, 0);
         if (n == 0) fail("receiving from", "the connection was closed");
         moved |= settle(n, &receiving, "receiving from");
       }
@@ -90,8 +84,9 @@ class TcpTransport : public Transport {
   }
 
   std::vector<int> descriptors() const override {
-    std::vector<int> all = out_;
-    all.insert(all.end(), in_.begin(), in_.end());
+    std::vector<int> all;
+    for (const UniqueFd& fd : out_) all.push_back(fd.get());
+    for (const UniqueFd& fd : in_) all.push_back(fd.get());
     return all;
   }
 
@@ -113,19 +108,19 @@ class TcpTransport : public Transport {
   void sleep(int hop, bool want_out, bool want_in) {
     pollfd fds[2];
     nfds_t n = 0;
-    if (want_out) fds[n++] = {out_[hop], POLLOUT, 0};
-    if (want_in) fds[n++] = {in_[hop], POLLIN, 0};
+    if (want_out) fds[n++] = {out_[hop].get(), POLLOUT, 0};
+    if (want_in) fds[n++] = {in_[hop].get(), POLLIN, 0};
     if (poll(fds, n, 100) == 0) check_();
   }
 
-  std::vector<int> out_;
-  std::vector<int> in_;
+  std::vector<UniqueFd> out_;
+  std::vector<UniqueFd> in_;
   std::function<void()> check_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_tcp_transport(std::vector<int> out_fds, std::vector<int> in_fds,
+std::unique_ptr<Transport> make_tcp_transport(std::vector<UniqueFd> out_fds, std::vector<UniqueFd> in_fds,
                                               std::function<void()> check) {
   return std::make_unique<TcpTransport>(std::move(out_fds), std::move(in_fds), std::move(check));
 }

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "util/fd.h"
+
 namespace hvd {
 
 struct Piece {
@@ -27,9 +29,9 @@ class Transport {
   virtual std::vector<int> descriptors() const { return {}; }
 };
 
-// Sockets that the bootstrap opened and authenticated. out_fds[hop], in_fds[hop]; owns them. `check` is
+// Sockets that the bootstrap opened and authenticated. out_fds[hop], in_fds[hop]. `check` is
 // called at least every 100 ms while waiting and throws when the job was aborted.
-std::unique_ptr<Transport> make_tcp_transport(std::vector<int> out_fds, std::vector<int> in_fds,
+std::unique_ptr<Transport> make_tcp_transport(std::vector<UniqueFd> out_fds, std::vector<UniqueFd> in_fds,
                                               std::function<void()> check);
 
 // The MPI that started this job, loaded at run time. ranks[h]: the column's global rank on host h; `me` its

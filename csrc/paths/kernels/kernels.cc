@@ -51,25 +51,6 @@ OpIndex op_index(int op) {
 
 }  // namespace
 
-size_t item_size(int dtype) {
-  switch (dtype) {
-    case HVD_UINT8:
-    case HVD_INT8:
-    case HVD_BOOL: return 1;
-    case HVD_UINT16:
-    case HVD_INT16:
-    case HVD_FLOAT16:
-    case HVD_BFLOAT16: return 2;
-    case HVD_UINT32:
-    case HVD_INT32:
-    case HVD_FLOAT32: return 4;
-    case HVD_UINT64:
-    case HVD_INT64:
-    case HVD_FLOAT64: return 8;
-    default: return 0;
-  }
-}
-
 void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t count) {
   reduce2(dtype, op, dst, nullptr, srcs, n, count);
 }

@@ -24,9 +24,6 @@ struct Finish {
   int64_t divisor = 1;
 };
 
-// Bytes per element of an hvd_dtype, 0 if there is no such type.
-size_t item_size(int dtype);
-
 // dst[i] = srcs[0][i] op srcs[1][i] op ..., n >= 1. dst may be exactly one of the srcs, never a shifted one.
 // op: HVD_SUM, HVD_MIN, HVD_MAX or HVD_PRODUCT; HVD_AVERAGE and HVD_ADASUM count as HVD_SUM.
 // Integers wrap; NaN wins in min and max; half types are accumulated over all n sources in float32 and

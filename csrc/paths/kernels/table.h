@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What one instruction-set level offers: function pointers by element type. Filled by body.h, used by
-// dispatch.cc.
+// kernels.cc.
 #ifndef HOROVOD_PATHS_KERNELS_TABLE_H_
 #define HOROVOD_PATHS_KERNELS_TABLE_H_
 

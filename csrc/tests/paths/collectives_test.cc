@@ -39,9 +39,9 @@ TEST(allreduce_sum) {
           std::vector<float> in(count), out(count, -1.f);
           for (int round = 0; round < 3; ++round) {
             for (size_t i = 0; i < count; ++i) in[i] = value(c.rank + round, i);
-            Stream stream;
-            stream.add(in.data(), out.data(), count * 4);
-            c.batch(light, [&] { c.comm.reduce(stream, {HVD_FLOAT32, HVD_SUM}); });
+            Spans spans;
+            spans.add(in.data(), out.data(), count * 4);
+            c.batch(light, [&] { c.comm.reduce(spans, {HVD_FLOAT32, HVD_SUM}); });
             for (size_t i = 0; i < count; ++i) {
               float sum = 0;
               for (int r = 0; r < c.size; ++r) sum += value(r + round, i);
@@ -64,13 +64,13 @@ TEST(allreduce_in_place_average_with_prescale) {
     world.run([&](RankContext& c) {
       std::vector<double> data(count);
       for (size_t i = 0; i < count; ++i) data[i] = value(c.rank, i);
-      Stream stream;
-      stream.add(data.data(), data.data(), count * 8);
+      Spans spans;
+      spans.add(data.data(), data.data(), count * 8);
       Reduction how{HVD_FLOAT64, HVD_SUM};
       how.prescale = 0.5;
       how.postscale = 3.0;
       how.divisor = c.size;
-      c.batch(false, [&] { c.comm.reduce(stream, how); });
+      c.batch(false, [&] { c.comm.reduce(spans, how); });
       for (size_t i = 0; i < count; ++i) {
         double sum = 0;
         for (int r = 0; r < c.size; ++r) sum += 0.5 * value(r, i);
@@ -103,11 +103,11 @@ TEST(fused_tensors_and_a_joined_rank) {
             std::memcpy(in.back().data() + i * item, dtype == HVD_FLOAT16 ? static_cast<const void*>(&half) : &v, item);
           }
         }
-        Stream stream;
+        Spans spans;
         for (size_t t = 0; t < counts.size(); ++t) {
-          stream.add(joined ? nullptr : in[t].data(), joined ? nullptr : out[t].data(), counts[t] * item);
+          spans.add(joined ? nullptr : in[t].data(), joined ? nullptr : out[t].data(), counts[t] * item);
         }
-        c.batch(false, [&] { c.comm.reduce(stream, {dtype, HVD_SUM}); });
+        c.batch(false, [&] { c.comm.reduce(spans, {dtype, HVD_SUM}); });
         if (joined) return;
         for (size_t t = 0; t < counts.size(); ++t) {
           for (size_t i = 0; i < counts[t]; ++i) {
@@ -143,7 +143,7 @@ TEST(allgather_of_unequal_blocks) {
       world.run([&](RankContext& c) {
         std::vector<size_t> blocks(static_cast<size_t>(c.size));
         std::vector<std::vector<char>> out;
-        std::vector<Stream> sinks(static_cast<size_t>(c.size));
+        std::vector<Spans> sinks(static_cast<size_t>(c.size));
         for (int r = 0; r < c.size; ++r) {
           blocks[size_t(r)] = unit * size_t(r % 3);  // some send nothing
           out.emplace_back(blocks[size_t(r)], char(0x55));
@@ -151,9 +151,9 @@ TEST(allgather_of_unequal_blocks) {
         }
         std::vector<char> mine(blocks[size_t(c.rank)]);
         for (size_t i = 0; i < mine.size(); ++i) mine[i] = char(value(c.rank, i));
-        Stream stream;
-        stream.add(mine.data(), nullptr, mine.size());
-        c.batch(false, [&] { c.comm.allgather(stream, blocks, sinks); });
+        Spans spans;
+        spans.add(mine.data(), nullptr, mine.size());
+        c.batch(false, [&] { c.comm.allgather(spans, blocks, sinks); });
         for (int r = 0; r < c.size; ++r) {
           for (size_t i = 0; i < blocks[size_t(r)]; ++i) faults.expect(out[size_t(r)][i] == char(value(r, i)));
         }
@@ -226,10 +226,10 @@ TEST(adasum) {
     world.run([&](RankContext& c) {
       std::vector<float> same(count, 2.f), apart(count, 0.f), same_out(count), apart_out(count);
       for (size_t i = size_t(c.rank); i < count; i += size_t(c.size)) apart[i] = 3.f;
-      Stream stream;
-      stream.add(same.data(), same_out.data(), count * 4);
-      stream.add(apart.data(), apart_out.data(), count * 4);
-      c.batch(false, [&] { c.comm.adasum(stream, {HVD_FLOAT32, HVD_ADASUM}); });
+      Spans spans;
+      spans.add(same.data(), same_out.data(), count * 4);
+      spans.add(apart.data(), apart_out.data(), count * 4);
+      c.batch(false, [&] { c.comm.adasum(spans, {HVD_FLOAT32, HVD_ADASUM}); });
       for (size_t i = 0; i < count; ++i) faults.expect(std::fabs(same_out[i] - 2.f) < 1e-5f && apart_out[i] == 3.f);
       results[size_t(c.rank)] = same_out;
     });
@@ -246,9 +246,9 @@ TEST(process_sets_of_some_ranks) {
     world.run(
         [&](RankContext& c) {
           std::vector<float> data(3000, float(c.rank));
-          Stream stream;
-          stream.add(data.data(), data.data(), data.size() * 4);
-          c.batch(false, [&] { c.comm.reduce(stream, {HVD_FLOAT32, HVD_MAX}); });
+          Spans spans;
+          spans.add(data.data(), data.data(), data.size() * 4);
+          c.batch(false, [&] { c.comm.reduce(spans, {HVD_FLOAT32, HVD_MAX}); });
           for (float v : data) faults.expect(v == float(members.back()));
         },
         members);

@@ -21,6 +21,7 @@
 #include "paths/host/comm.h"
 #include "paths/host/transport.h"
 #include "tests/describe_world.h"
+#include "world/link_plan.h"
 #include "world/topology.h"
 
 namespace hvd::testing {
@@ -45,7 +46,7 @@ class World {
   World(std::vector<int> locals, size_t slot_bytes) : locals_(std::move(locals)) {
     for (size_t h = 0; h < locals_.size(); ++h) {
       names_.push_back("node" + std::to_string(h));
-      segments_.push_back(std::make_unique<Segment>(-1, locals_[h], slot_bytes));
+      segments_.push_back(std::make_unique<Segment>(UniqueFd(), locals_[h], slot_bytes));
       for (int i = 0; i < locals_[h]; ++i) host_of_.push_back(int(h));
     }
   }
@@ -91,13 +92,13 @@ class World {
   void run_rank(int rank, const std::vector<int>& members, const std::function<void(RankContext&)>& body) {
     const Topology topology = this->topology(rank);
     Lane lane(*segments_[size_t(host_of_[size_t(rank)])], topology.local_rank(), 0.0, true);
-    Comm comm(topology, lane, SetLayout(topology, members));
-    std::vector<int> out, in;
+    Comm comm(topology, lane, std::make_shared<const SetLayout>(topology, members));
+    std::vector<UniqueFd> out, in;
     for (const hvd_link& link : plan_links(topology, members, 1)) {
       auto& list = link.kind == HVD_LINK_DATA_OUT ? out : in;
-      list.push_back(sockets_.at({rank, link.kind, link.hop}));
+      list.emplace_back(sockets_.at({rank, link.kind, link.hop}));
     }
-    if (!out.empty()) comm.attach(make_tcp_transport(out, in, [&] { lane.check(); }));
+    if (!out.empty()) comm.attach(make_tcp_transport(std::move(out), std::move(in), [&] { lane.check(); }));
     RankContext context{rank, size(), comm, first_seq_};
     body(context);
   }

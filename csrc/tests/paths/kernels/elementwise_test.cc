@@ -22,7 +22,7 @@ TEST(scale) {
     for (int dtype = 0; dtype < kDtypes; ++dtype) {
       for (size_t count : kCounts) {
         for (double factor : {1.0, 0.5, 3.0, -1.7, 1e-3, 1e40, 0.0}) {
-          const size_t bytes = count * kernels::item_size(dtype);
+          const size_t bytes = count * item_size(dtype);
           Buffer in(bytes, 4), out(bytes, 1), expected(bytes, 0);
           fill(dtype, in.data(), count, random);
           for (size_t i = 0; i < count; ++i) {
@@ -46,7 +46,7 @@ TEST(finish) {
     for (int dtype = 0; dtype < kDtypes; ++dtype) {
       for (size_t count : kCounts) {
         for (auto [postscale, divisor] : {std::pair{1.0, 2}, {1.0, 3}, {1.0, 49}, {1.0, 300}, {0.25, 6}, {2.0, 1}}) {
-          const size_t bytes = count * kernels::item_size(dtype);
+          const size_t bytes = count * item_size(dtype);
           Buffer data(bytes, 2), expected(bytes, 0);
           fill(dtype, data.data(), count, random);
           for (size_t i = 0; i < count; ++i) {
@@ -92,7 +92,7 @@ TEST(combine) {
     std::mt19937_64 random(13);
     for (int dtype : kFloating) {
       for (size_t count : kCounts) {
-        const size_t bytes = count * kernels::item_size(dtype);
+        const size_t bytes = count * item_size(dtype);
         Buffer a(bytes, 2), b(bytes, 6), out(bytes, 1), expected(bytes, 0);
         fill(dtype, a.data(), count, random);
         fill(dtype, b.data(), count, random);
@@ -117,7 +117,7 @@ TEST(dots) {
   for (int dtype : kFloating) {
     for (size_t count : {0, 1, 5, 16, 255, 256, 257, 10001}) {
       std::mt19937_64 random(14);
-      const size_t bytes = count * kernels::item_size(dtype);
+      const size_t bytes = count * item_size(dtype);
       Buffer a(bytes, 2), b(bytes, 4);
       fill(dtype, a.data(), count, random, false);
       fill(dtype, b.data(), count, random, false);

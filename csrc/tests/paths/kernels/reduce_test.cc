@@ -36,7 +36,7 @@ struct Point {
 };
 
 void check_point(const Point& p, std::mt19937_64& random) {
-  const size_t bytes = p.count * kernels::item_size(p.dtype);
+  const size_t bytes = p.count * item_size(p.dtype);
   std::vector<Buffer> sources;
   std::vector<const void*> pointers;
   for (int s = 0; s < p.n; ++s) {
@@ -94,7 +94,7 @@ TEST(large_enough_to_need_several_blocks) {
 
 TEST(misaligned) {
   for_each_type_and_op([](int dtype, int op, std::mt19937_64& random) {
-    const size_t item = kernels::item_size(dtype);
+    const size_t item = item_size(dtype);
     for (size_t offset : {size_t(1), item, 3 * item, size_t(33)}) {
       for (int n : {2, 3, 10}) check_point({dtype, op, n, 531, offset, false, true}, random);
     }
@@ -111,7 +111,7 @@ TEST(in_place) {
 
 TEST(second_output_written_around_the_cache) {
   for_each_type_and_op([](int dtype, int op, std::mt19937_64& random) {
-    const size_t item = kernels::item_size(dtype);
+    const size_t item = item_size(dtype);
     for (size_t offset : {size_t(0), item, 5 * item, size_t(1)}) {
       for (size_t bytes : {4096, 4097, 9001}) {
         check_point({dtype, op, 2, bytes / item + 1, offset, false, true}, random);

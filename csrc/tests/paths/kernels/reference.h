@@ -14,17 +14,11 @@
 
 #include "horovod/core.h"
 #include "paths/kernels/kernels.h"
+#include "util/dtype.h"
 
 namespace hvd::testing {
 
-inline const char* dtype_name(int dtype) {
-  static const char* const kNames[] = {"uint8",   "int8",    "uint16",  "int16",    "int32",  "int64", "float16",
-                                       "float32", "float64", "boolean", "bfloat16", "uint32", "uint64"};
-  return kNames[dtype];
-}
-
 inline bool is_half(int dtype) { return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16; }
-inline bool is_floating(int dtype) { return is_half(dtype) || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64; }
 
 // ---- half types through double, from their definition: sign, exponent bits, fraction bits ----
 
@@ -112,7 +106,7 @@ inline void store(int dtype, void* p, size_t i, Number v) {
     case HVD_FLOAT16:
     case HVD_BFLOAT16: return put(p, i, encode_half(half_format(dtype), v.real));
     default:
-      switch (kernels::item_size(dtype)) {
+      switch (item_size(dtype)) {
         case 1: return put(p, i, uint8_t(v.whole));
         case 2: return put(p, i, uint16_t(v.whole));
         case 4: return put(p, i, uint32_t(v.whole));
@@ -148,10 +142,10 @@ inline Number apply(int dtype, int op, Number a, Number b) {
 }
 
 inline long double lowest(int dtype) {
-  return is_signed(dtype) ? -std::ldexp(1.0L, int(8 * kernels::item_size(dtype)) - 1) : 0.0L;
+  return is_signed(dtype) ? -std::ldexp(1.0L, int(8 * item_size(dtype)) - 1) : 0.0L;
 }
 inline long double highest(int dtype) {
-  return std::ldexp(1.0L, int(8 * kernels::item_size(dtype)) - (is_signed(dtype) ? 1 : 0)) - 1;
+  return std::ldexp(1.0L, int(8 * item_size(dtype)) - (is_signed(dtype) ? 1 : 0)) - 1;
 }
 
 // v * postscale / divisor.
@@ -202,7 +196,7 @@ inline void fill(int dtype, void* p, size_t count, std::mt19937_64& random, bool
 
 // Same value: same bits, or both NaN.
 inline bool same(int dtype, const void* a, const void* b, size_t i) {
-  const size_t size = kernels::item_size(dtype);
+  const size_t size = item_size(dtype);
   if (std::memcmp(static_cast<const char*>(a) + i * size, static_cast<const char*>(b) + i * size, size) == 0)
     return true;
   return is_floating(dtype) && std::isnan(load(dtype, a, i).real) && std::isnan(load(dtype, b, i).real);
