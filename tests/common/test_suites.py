@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/run_tests.py, which `make test` calls, leaves no folder of tests out."""
+"""scripts/run_tests.py, which `make test` calls: no folder is left out, no failure is passed over."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 
+import pytest
 from world import ROOT
 
 
@@ -31,3 +33,53 @@ def test_every_folder_of_tests_is_in_a_suite():
 def test_what_the_suites_name_exists():
     missing = [p for suite in load().SUITES for p in suite.tests if not os.path.exists(os.path.join(ROOT, p))]
     assert missing == []
+
+
+FLAKY = """
+import os
+import pathlib
+
+MARK = pathlib.Path(__file__).with_suffix(".ran")
+
+def test_twice():
+    ran, _ = MARK.exists(), MARK.touch()
+    assert ran
+"""
+
+
+@pytest.mark.parametrize(
+    "line, code", [("", 1), ("2999-01-01 {test}  a reason", 0), ("2001-01-01 {test}  old", 1)]
+)
+def test_a_test_that_needs_a_second_try_fails_the_run_unless_excused(
+    line, code, tmp_path, monkeypatch, capsys
+):
+    run_tests = load()
+    flaky = tmp_path / "tests" / "test_flaky.py"
+    flaky.parent.mkdir()
+    flaky.write_text(FLAKY)
+    excused = tmp_path / "excused.txt"
+    excused.write_text("# comment\n" + line.format(test="tests/test_flaky.py::test_twice") + "\n")
+    suite = run_tests.Suite("flaky", ["tests/test_flaky.py"])
+    environment = tmp_path / ".venv" / "bin"
+    environment.mkdir(parents=True)
+    (environment / "python").symlink_to(sys.executable)
+    for name, value in {
+        "SUITES": [suite],
+        "ROOT": str(tmp_path),
+        "LOGS": str(tmp_path),
+        "EXCUSED": str(excused),
+    }.items():
+        monkeypatch.setattr(run_tests, name, value)
+    monkeypatch.setattr(sys, "argv", ["run_tests.py"])
+    assert run_tests.main() == code
+    printed = capsys.readouterr().out
+    assert "unsteady, passed when run again" in printed
+    assert ("excused: a reason" in printed) == (code == 0)
+
+
+def test_an_excuse_needs_a_date_and_a_reason():
+    run_tests = load()
+    with pytest.raises(ValueError, match="unsteady_tests.txt:1"):
+        run_tests.excuses("tests/a.py::test_b because", "2026-01-01")
+    with open(run_tests.EXCUSED) as file:
+        assert len(run_tests.excuses(file.read(), "2026-01-01")) < 5
