@@ -4,7 +4,9 @@
 # make test       the C++ and Python tests
 # make lint       clang-format, clang-tidy, ruff, mypy, imports and includes that point one way, generated files being current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
-# make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
+# make bench      our collectives beside Gloo, Open MPI and MPICH, in one run; QUICK=1: in under 5 minutes
+# make bench-compare A=... B=...   what a change did: two runs of make bench, as files or commits
+# make bench-docs RUN=... MERGE=...   puts a run into README.md and docs/, with rows of other machines
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       renew the generated pages and build the documentation in site/
@@ -20,7 +22,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs venv clean
+.PHONY: all build test test-cpp test-python lint format sanitize bench bench-quick bench-compare bench-docs bench-profile wheel demo docs venv clean
 
 all: build
 
@@ -80,11 +82,22 @@ sanitize: $(VENV)/.ready
 	scripts/sanitize.sh
 
 # ------------------------------------------------------------------------------- everything --
+# All of it, or BENCH="allreduce startup"; `python -m benchmarks.run --help` has more.
 bench: build
-	$(PY) -m benchmarks.run
-	$(PY) benchmarks/jax_allreduce.py
-	$(PY) benchmarks/torch_ddp.py --out out
-	$(PY) benchmarks/tensorflow_allreduce.py
+	$(PY) -m benchmarks.run $(if $(QUICK),--quick) $(BENCH)
+
+bench-quick:
+	@$(MAKE) --no-print-directory bench QUICK=1
+
+bench-compare: $(VENV)/.ready
+	@$(PY) -m benchmarks.compare $(A) $(B)
+
+bench-docs: $(VENV)/.ready
+	@$(PY) -m benchmarks.report $(RUN) $(if $(MERGE),--merge $(MERGE))
+
+# Where the time of a row goes, e.g. ROW="allreduce-1"; `python -m benchmarks.costs --list` names them.
+bench-profile: build
+	$(PY) -m benchmarks.costs $(ROW)
 
 wheel:
 	scripts/build-wheel.sh

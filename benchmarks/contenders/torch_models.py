@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of torch_ddp.py: a deep stack of large linear layers, and a residual convolution net."""
+"""The networks of the trainings: a deep stack of large linear layers, and a residual convolution net."""
 
 from __future__ import annotations
 
@@ -44,10 +44,20 @@ def linear() -> nn.Module:
     return nn.Sequential(*[layer for _ in range(20) for layer in (nn.Linear(1024, 1024), nn.ReLU())])
 
 
+def small() -> nn.Module:
+    """160 parameters of up to 1 KiB, which stay in the caches."""
+    return nn.Sequential(*(nn.Linear(16, 16) for _ in range(80)))
+
+
+def network(name: str) -> nn.Module:
+    """A model by its name."""
+    torch.manual_seed(0)
+    return {"linear": linear, "residual": residual, "small": small}[name]()
+
+
 def build(name: str) -> Tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model with an input batch and a target of its output's shape."""
-    torch.manual_seed(0)
-    model = linear() if name == "linear" else residual()
+    model = network(name)
     x = torch.randn(32, 1024) if name == "linear" else torch.randn(4, 3, 96, 96)
     with torch.no_grad():
         target = torch.randn(model(x).shape)
