@@ -29,6 +29,7 @@ __all__ = [
 # A blocked wait returns this often to let Python handle signals (Ctrl-C).
 WAIT_SLICE_S = 0.2
 _CACHE_LIMIT = 8192
+_BEYOND_RANKS = 1 << 31
 
 _PACK = struct.Struct("@IiPPPPPdd8iP").pack
 _REQUEST_SIZE = ctypes.sizeof(Request)
@@ -86,6 +87,8 @@ def request(
         n_splits = len(splits)
         c_splits = (ctypes.c_int64 * max(n_splits, 1))(*splits)
         splits_address = ctypes.addressof(c_splits)
+    if not -_BEYOND_RANKS < root < _BEYOND_RANKS:  # e.g. 2**40, which no field of the request holds
+        raise ValueError(f"broadcast received invalid root rank {root} for provided process set")
     # fmt: off
     made = _from_bytes(_PACK(
         _REQUEST_SIZE, kind, c_name[1], input_ptr, output_ptr, c_shape[1], splits_address, prescale,
@@ -97,6 +100,8 @@ def request(
 
 
 def _c_name(name: str) -> Tuple[Any, int]:
+    if "\0" in name:
+        raise ValueError(f"a tensor's name may not contain NUL characters: {name!r}")
     buffer = ctypes.create_string_buffer(name.encode("utf-8"))
     entry = (buffer, ctypes.addressof(buffer))
     if len(_names) >= _CACHE_LIMIT:
