@@ -2,7 +2,7 @@
 #
 # make build      compile the engine into horovod/_lib/
 # make test       the C++ and Python tests
-# make lint       clang-format, clang-tidy, ruff, mypy, imports that point one way, generated files being current
+# make lint       clang-format, clang-tidy, ruff, mypy, imports and includes that point one way, generated files being current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run; QUICK=1: in under 5 minutes
 # make bench-compare A=... B=...   what a change did: two runs of make bench, as files or commits
@@ -78,6 +78,7 @@ test-mxnet: build .venv-mxnet/.ready
 
 lint: build
 	scripts/lint-cpp.sh
+	$(PY) scripts/check_includes.py
 	$(VENV)/bin/ruff check horovod tests scripts benchmarks examples
 	$(VENV)/bin/ruff format --check horovod tests scripts benchmarks examples
 	$(VENV)/bin/mypy

@@ -12,6 +12,7 @@ from benchmarks.cases import (
     coordinator,
     four_hosts,
     jax_jit,
+    link_security,
     many_tensors,
     numpy_forms,
     observation,
@@ -29,10 +30,11 @@ CASES: Dict[str, Callable[[Bench], Rows]] = {
     "startup": startup.run,
     "two_hosts": two_hosts.run,
     "four_hosts": four_hosts.run,
+    "link_security": link_security.run,
     "torch_ddp": torch_ddp.run,
     "tensorflow_graph": tensorflow_graph.run,
     "jax_jit": jax_jit.run,
     "busy_thread": busy_thread.run,
     "coordinator": coordinator.run,
 }
-NOT_QUICK = ("jax_jit", "busy_thread", "coordinator")  # they have nothing to reach
+NOT_QUICK = ("jax_jit", "busy_thread", "coordinator", "link_security")  # they have nothing to reach

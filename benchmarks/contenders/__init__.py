@@ -25,6 +25,10 @@ class Contender(NamedTuple):
 CONTENDERS: Dict[str, Contender] = {
     "horovod": Contender("horovod_numpy:InPlace", "horovodrun"),
     "horovod observed": Contender("horovod_numpy:InPlace", "horovodrun", {"HOROVOD_TIMELINE": "DYNAMIC"}),
+    "horovod integrity": Contender(
+        "horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "integrity"}
+    ),
+    "horovod encrypt": Contender("horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "encrypt"}),
     "horovod out of place": Contender("horovod_numpy:OutOfPlace", "horovodrun"),
     "horovod grouped": Contender("horovod_numpy:Grouped", "horovodrun"),
     "horovod.torch": Contender("horovod_torch:HorovodTorch", "horovodrun"),

@@ -22,11 +22,13 @@ struct Settings {
   bool log_hide_time = false;
   std::string cpu_operations;  // "mpi": inter-host data over MPI; else sockets
   std::string thread_affinity;
-  int64_t shm_slot_bytes = 1 << 20;  // one staging buffer of a rank, e.g. 1 MiB
-  double spin_us = -1;               // -1: chosen by the number of ranks and cores
+  int64_t shm_slot_bytes = 1 << 20;       // one staging buffer of a rank, e.g. 1 MiB
+  double spin_us = -1;                    // -1: chosen by the number of ranks and cores
+  std::string link_security = "control";  // what is sealed between hosts: see net/link_security.h
+  std::string crypto_library;             // path of libcrypto; empty: found
 
-  // Returns false for a name or a value it does not understand.
-  bool set(const std::string& name, const std::string& value);
+  // Sets one by its name. Returns "", or why it cannot be; the value then stays what it was.
+  std::string set(const std::string& name, const std::string& value);
 };
 
 }  // namespace hvd

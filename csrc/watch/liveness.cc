@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch/liveness.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,58 +19,65 @@ namespace {
 
 constexpr uint32_t kMagic = 0x68767721;
 constexpr int kTickMs = 250;
+constexpr size_t kMaxOutgoing = 64 << 10;
 
 }  // namespace
 
-Liveness::Liveness(const Topology& topology, const std::vector<Neighbour>& neighbours, Callbacks callbacks)
+Liveness::Liveness(const Topology& topology, std::vector<OpenLink>& links, const LinkSecurity& security,
+                   Callbacks callbacks)
     : topology_(topology), callbacks_(std::move(callbacks)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  for (const Neighbour& n : neighbours) {
-    fcntl(n.fd, F_SETFL, fcntl(n.fd, F_GETFL) | O_NONBLOCK);
+  for (OpenLink& link : links) {
+    if (link.what.kind != HVD_LINK_WATCH || !link.fd) continue;
+    make_nonblocking(link.fd.get());
     Peer peer;
-    peer.rank = n.rank;
-    peer.fd = n.fd;
+    peer.rank = link.what.peer;
+    peer.seals = security.seals_for(link.what);
+    peer.fd = std::move(link.fd);
     peers_.push_back(std::move(peer));
   }
+}
+
+void Liveness::start() {
   thread_ = start_thread("hvd-watch", [this] { loop(); });
 }
 
-Liveness::~Liveness() {
-  stop();
-  for (Peer& peer : peers_) close(peer.fd);
-  close(wake_fd_);
-}
-
 std::vector<int> Liveness::descriptors() const {
-  std::vector<int> fds{wake_fd_};
-  for (const Peer& peer : peers_) fds.push_back(peer.fd);
+  std::vector<int> fds{wake_fd_.get()};
+  for (const Peer& peer : peers_) fds.push_back(peer.fd.get());
   return fds;
 }
 
-void Liveness::stop() {
-  if (stopping_.exchange(true)) return;
-  flood(kGoodbye, topology_.rank, "", nullptr);
+void Liveness::stop(const std::string& why) {
+  if (stopping_.exchange(true) || !thread_.joinable()) return;  // who never started does not say goodbye
+  flood(kGoodbye, topology_.rank, why, nullptr);
   uint64_t one = 1;
-  [[maybe_unused]] ssize_t n = write(wake_fd_, &one, sizeof one);
-  if (thread_.joinable()) thread_.join();
+  [[maybe_unused]] ssize_t n = write(wake_fd_.get(), &one, sizeof one);
+  thread_.join();
   if (answer_thread_.joinable()) answer_thread_.join();
-  for (Peer& peer : peers_) shutdown(peer.fd, SHUT_WR);
+  for (Peer& peer : peers_) shutdown(peer.fd.get(), SHUT_WR);
 }
 
 void Liveness::loop() {
   std::vector<pollfd> fds;
   double next_tick = now_s() + kTickMs * 1e-3;
   while (!stopping_) {
-    fds.assign(1, {wake_fd_, POLLIN, 0});
+    fds.assign(1, {wake_fd_.get(), POLLIN, 0});
     std::vector<Peer*> polled;
     for (Peer& peer : peers_)
       if (peer.open) {
-        fds.push_back({peer.fd, POLLIN, 0});
+        std::lock_guard<std::mutex> lock(send_mutex_);
+        fds.push_back({peer.fd.get(), static_cast<short>(peer.outgoing.empty() ? POLLIN : POLLIN | POLLOUT), 0});
         polled.push_back(&peer);
       }
     poll(fds.data(), fds.size(), kTickMs);
     if (stopping_) return;
-    for (size_t i = 0; i < polled.size(); ++i)
-      if (fds[i + 1].revents) read(*polled[i]);
+    for (size_t i = 0; i < polled.size(); ++i) {
+      if (fds[i + 1].revents & POLLOUT) {
+        std::lock_guard<std::mutex> lock(send_mutex_);
+        flush_locked(*polled[i]);
+      }
+      if (fds[i + 1].revents & ~POLLOUT) read(*polled[i]);
+    }
     if (double now = now_s(); now >= next_tick) {
       next_tick = now + kTickMs * 1e-3;
       callbacks_.tick();
@@ -81,7 +87,7 @@ void Liveness::loop() {
 
 void Liveness::read(Peer& peer) {
   char buffer[4 * sizeof(Message)];
-  ssize_t n = recv(peer.fd, buffer, sizeof buffer, 0);
+  ssize_t n = recv(peer.fd.get(), buffer, sizeof buffer, 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     peer.open = false;
@@ -90,14 +96,25 @@ void Liveness::read(Peer& peer) {
     return;
   }
   peer.partial.append(buffer, static_cast<size_t>(n));
-  while (peer.open && peer.partial.size() >= sizeof(Message)) {
+  while (peer.open && peer.partial.size() >= peer.wire_bytes()) {
+    char* at = peer.partial.data();
+    if (peer.seals.in && !peer.seals.in->open(at, sizeof(Message), at + sizeof(Message))) {
+      peer.open = false;
+      return end_job(peer, altered_text(topology_.describe(peer.rank)));
+    }
     Message message;
-    std::memcpy(&message, peer.partial.data(), sizeof message);
-    peer.partial.erase(0, sizeof message);
+    std::memcpy(&message, at, sizeof message);
+    peer.partial.erase(0, peer.wire_bytes());
     message.text[sizeof message.text - 1] = 0;
     if (message.magic != kMagic) {
       peer.open = false;
       died(peer, "it sent something that is not a message of this job");
+      return;
+    }
+    if (message.generation != topology_.generation) {
+      peer.open = false;
+      died(peer, "it is in generation " + std::to_string(message.generation) + " of this job's world, and this is " +
+                     std::to_string(topology_.generation));
       return;
     }
     handle(peer, message);
@@ -105,12 +122,16 @@ void Liveness::read(Peer& peer) {
 }
 
 void Liveness::died(Peer& peer, const std::string& how) {
-  if (peer.goodbye || quiet_ || stopping_ || aborted_) return;
   std::string last = callbacks_.last_words(peer.rank);
   std::string text = "Horovod lost " + topology_.describe(peer.rank) + ": " + how + "." +
                      (last.empty() ? "" : " It was last seen " + last + ".") +
                      " All outstanding operations have failed. Look for the first error in that rank's output, then "
                      "restart the job (or run it elastically).";
+  end_job(peer, text);
+}
+
+void Liveness::end_job(const Peer& peer, const std::string& text) {
+  if (peer.goodbye || quiet_ || stopping_ || aborted_) return;
   HVD_LOG(Info, "[" << topology_.rank << "]: " << text);
   broadcast_abort(text);
   callbacks_.aborted(text);
@@ -131,7 +152,7 @@ void Liveness::handle(Peer& peer, const Message& message) {
       break;
     case kGoodbye:
       peer.goodbye = true;
-      callbacks_.said_goodbye(peer.rank);
+      callbacks_.said_goodbye(message.text);
       break;
     case kPing: send(peer, kPong, topology_.rank, ""); break;
     case kPong:
@@ -193,10 +214,29 @@ void Liveness::send(Peer& peer, Type type, int rank, const std::string& text) {
   message.magic = kMagic;
   message.type = type;
   message.rank = rank;
+  message.generation = topology_.generation;
   std::memcpy(message.text, text.data(), std::min(text.size(), sizeof message.text - 1));
-  // Messages are rare and small: a full buffer means the peer is frozen or gone, and then it need not hear.
   std::lock_guard<std::mutex> lock(send_mutex_);
-  [[maybe_unused]] ssize_t n = ::send(peer.fd, &message, sizeof message, MSG_NOSIGNAL);
+  // Messages are rare and small: a full buffer means the peer is frozen or gone, and then it need not hear.
+  if (peer.outgoing.size() > kMaxOutgoing) return;
+  size_t begin = peer.outgoing.size();
+  peer.outgoing.resize(begin + sizeof message + (peer.seals.out ? kSealTagBytes : 0));
+  char* at = peer.outgoing.data() + begin;
+  const char* plain = reinterpret_cast<const char*>(&message);
+  if (peer.seals.out) peer.seals.out->seal(plain, at, sizeof message, at + sizeof message);
+  else std::memcpy(at, plain, sizeof message);
+  flush_locked(peer);
+}
+
+// Never part of a message alone: what finds no room goes first the next time.
+void Liveness::flush_locked(Peer& peer) {
+  while (!peer.outgoing.empty()) {
+    ssize_t n = ::send(peer.fd.get(), peer.outgoing.data(), peer.outgoing.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n <= 0) return peer.outgoing.clear();  // it is gone, and the reading side will see that
+    peer.outgoing.erase(0, static_cast<size_t>(n));
+  }
 }
 
 }  // namespace hvd

@@ -104,7 +104,10 @@ SETTINGS: Tuple[Setting, ...] = (
             "What is protected between hosts, beside the handshake of every connection: control (the "
             "messages that order the work), integrity (data too: none of it can be altered unnoticed) or "
             "encrypt (nor read).", "library_options", "--link-security", "link_security",
-            choices=("control", "integrity", "encrypt"), engine=False),
+            choices=("control", "integrity", "encrypt")),
+    Setting("crypto_library", "HOROVOD_CRYPTO_LIBRARY", str, "",
+            "Path of OpenSSL's libcrypto; empty takes the one Python has loaded, else the system's.",
+            "library_options"),
     Setting("gloo_iface", "HOROVOD_GLOO_IFACE", str, "",
             "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to "
             "the launcher.", "library_options", engine=False),
