@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import run, wires
 from benchmarks.bench import Bench, Job
-from benchmarks.cases import CASES, allreduce, four_hosts, many_tensors, two_hosts
+from benchmarks.cases import CASES, allreduce, four_hosts, link_security, many_tensors, two_hosts
 from benchmarks.goals import GOALS
 from benchmarks.rows import Row
 from benchmarks.starting import Teams
@@ -63,6 +63,7 @@ def test_every_row_was_measured_or_says_why_not(rows: List[Row]) -> None:
         "barrier, 16 ranks": "needs 16 cores",
         "two hosts": wires.why_not(),
         "four hosts": wires.why_not(),
+        "sealed links": wires.why_not(),
     }
     for row in rows:
         if row.ours is not None:
@@ -106,7 +107,7 @@ def test_16_ranks_need_16_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hosts_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires.os, "geteuid", lambda: 1000)
-    for case in (two_hosts, four_hosts):
+    for case in (two_hosts, four_hosts, link_security):
         found = list(case.run(Bench(Teams(), quick=True)))
         assert found and all("root" in row.not_run for row in found)
 
