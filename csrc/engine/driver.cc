@@ -167,8 +167,10 @@ void Driver::sleep(uint32_t seen, double seconds, bool may_spin) {
 
 // True if there is something to do.
 bool Driver::spin(uint32_t seen) {
-  bool yields = options_.crowded || segment_.rival_on_core(topology_.local_rank());
   double start = now_s();
+  int me = topology_.local_rank();
+  bool yields = options_.crowded || segment_.rival_on_core(me);
+  if (yields && !options_.crowded && me != 0) yields = !core_.leave(start);  // rank 0 stays, the others part from it
   do {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {
       if (bells_.count() != seen) return true;

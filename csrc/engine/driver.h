@@ -21,6 +21,7 @@
 #include "engine/table.h"
 #include "host/doorbells.h"
 #include "host/segment.h"
+#include "util/cores.h"
 #include "util/status.h"
 #include "world/topology.h"
 
@@ -73,6 +74,7 @@ class Driver {
   const std::function<Turn()> progress_;
   const Options options_;
 
+  CoreLeaver core_;  // used by whoever drives
   std::mutex drive_mutex_;
   std::atomic<int> callers_{0};       // threads that drive, or are about to
   std::atomic<int> guests_{0};        // threads in exclusively(): who drives makes room for them

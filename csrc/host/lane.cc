@@ -4,16 +4,11 @@
 #include <sched.h>
 
 #include "util/clock.h"
-#include "util/cores.h"
 #include "util/futex.h"
 #include "util/status.h"
 
 namespace hvd {
-namespace {
-
-constexpr double kLeaveCoreEvery = 1e-3;  // seconds; moving costs some 20 us
-
-}  // namespace
+namespace {}  // namespace
 
 void Lane::check() {
   if (segment_.aborted()) throw JobAborted(segment_.abort_text());
@@ -58,13 +53,10 @@ void Lane::wait_all(uint32_t step) {
     if (r != me_) wait_until(r, seq_ << 24 | step);
 }
 
-// Two ranks that wake each other are drawn to one core by the scheduler and then take turns on it, at half the speed;
-// as they never run at the same time, it sees no reason to part them. The one with the higher number moves.
+// Whether the two take turns on one core. If they can be parted, the one with the higher number moves.
 bool Lane::shares_core(int local_rank, double now) {
   if (!segment_.on_my_core(local_rank)) return false;
-  if (!roomy_ || me_ < local_rank || now - left_core_at_ < kLeaveCoreEvery) return true;
-  left_core_at_ = now;
-  return !leave_core();
+  return !roomy_ || me_ < local_rank || !core_.leave(now);
 }
 
 void Lane::wait_until(int local_rank, uint64_t target) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "host/segment.h"
+#include "util/cores.h"
 
 namespace hvd {
 
@@ -50,7 +51,7 @@ class Lane {
   int me_;
   double spin_us_;
   bool roomy_;
-  double left_core_at_ = 0;
+  CoreLeaver core_;
   uint64_t seq_ = 0;
   uint32_t next_step_ = 1;
   bool light_ = false;

@@ -85,6 +85,21 @@ TEST(every_rank_sees_one_plan) {
   }
 }
 
+// A barrier that is spelled out every time takes longer than the allreduce of one number.
+TEST(a_barrier_is_spelled_out_once) {
+  Simulation sim(3, 2, Settings{}, 7);
+  Description barrier;
+  barrier.name = "barrier";
+  barrier.kind = HVD_BARRIER;
+  for (int step = 0; step < 3; ++step) {
+    for (int r = 0; r < sim.size(); ++r) sim.submit(r, barrier);
+    sim.run();
+    CHECK_EQ(sim.ranks[0].plan.size(), size_t(step + 1));
+    CHECK_EQ(sim.ranks[0].plan.back().tensors.back().full, step == 0);
+  }
+  check_agreement(sim);
+}
+
 TEST(nothing_is_planned_before_the_last_rank) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Simulation sim(9, 2, Settings{}, seed);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util/cores.h"
+
+#include "tests/check.h"
+
+using namespace hvd;
+
+TEST(a_thread_that_may_move_moves_at_most_once_a_millisecond) {
+  cpu_set_t before, after;
+  CHECK_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CoreLeaver core;
+  CHECK_EQ(core.leave(1.0), usable_cores() > 1);
+  CHECK(!core.leave(1.0005));
+  CHECK_EQ(core.leave(1.002), usable_cores() > 1);
+  CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  CHECK(CPU_EQUAL(&before, &after));  // it may go back when there is room
+}
+
+TEST(a_thread_that_is_pinned_stays) {
+  cpu_set_t before, one;
+  CHECK_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+  CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  CoreLeaver core;
+  CHECK(!core.leave(1.0));
+  CHECK_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
