@@ -205,7 +205,7 @@ def _join_again(reset: Callable[[], None]) -> None:
         except WorkerRemoved as error:
             _leave(str(error))
         except HorovodInternalError as error:
-            if not notification_manager.is_driven or attempt == _TRIES:
+            if not notification_manager.is_driven or notification_manager.job_over or attempt == _TRIES:
                 raise
             log.warning("could not join the job, trying again: %s", error)
 
