@@ -81,13 +81,21 @@ def test_sigterm_is_a_wish_to_leave(tmp_path):
     assert "was asked to end" in job.events("left")[0]["text"]
 
 
-def test_process_sets_are_made_again(tmp_path):
-    """test_issue_4021: elastic jobs and process sets."""
-    with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=["--steps", "30", "--sets"]) as job:
+def test_issue_4021(tmp_path):
+    """Process sets made before the loop are made again, those whose ranks are there."""
+    script = ["--steps", "30", "--sets", "--wait-for", str(tmp_path / "enough")]
+    with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
         job.wait_for("train", count=3, size=3)
-        job.wait_for_steps(3)
+        job.wait_for("set", ranks=[0, 2])
         job.kill(0)
-        check_results(job.finish())
+        job.wait_for("train", count=2, size=2)
+        job.wait_for("train", count=6, size=3)
+        generation = job.matching("train")[-1]["generation"]
+        job.wait_for("set", count=2, ranks=[0, 2], generation=generation)
+        (tmp_path / "enough").touch()
+        check_results(job.finish(), 3)
+    seen = {(tuple(one["ranks"]), one["generation"]) for one in job.matching("set")}
+    assert ((0, 1), 2) in seen and ((0, 2), 2) not in seen, "rank 2 was missing there"
 
 
 def test_an_error_of_the_script_ends_the_job(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic jobs over ssh, on hosts made of network namespaces: hosts die, cables are cut, hosts come and go."""
+"""Elastic jobs over ssh, on hosts made of network namespaces: they die, are cut off, come and go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def whole(hosts):
 
 def start(hosts, tmp_path, names, *words, script=()):
     arguments = [*script, "--wait-for", str(tmp_path / "enough")]
-    job = ElasticRun(tmp_path, [f"{name}:1" for name in names], *words, script=arguments, env=hosts.environment())
+    job = ElasticRun(
+        tmp_path, [f"{name}:1" for name in names], *words, script=arguments, env=hosts.environment()
+    )
     job.wait_for("train", count=len(names), size=len(names))
     job.wait_for_steps(3)
     return job
