@@ -210,6 +210,8 @@ def _join_again(reset: Callable[[], None]) -> None:
             return
         except WorkerRemoved as error:
             _leave(str(error))
+        except RanksDisagree:
+            raise
         except HorovodInternalError as error:
             if not notification_manager.is_driven or notification_manager.job_over or attempt == _TRIES:
                 raise

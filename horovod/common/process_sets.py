@@ -94,7 +94,9 @@ def _temp_process_set_object(process_set_id: int) -> ProcessSet:
 
 global_process_set = _make_global()
 _registered: List[ProcessSet] = []  # objects to invalidate when their set goes away
-_later: List[ProcessSet] = []  # of an elastic job: those whose ranks are not all there at the moment
+_wanted: List[
+    ProcessSet
+] = []  # in the order of their making, those too whose ranks are missing at the moment
 _dynamic = False  # whether sets may be added and removed while running
 
 
@@ -150,8 +152,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
             "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow removing process sets after Horovod initialization."
         )
     number = process_set.process_set_id
-    if process_set in _later:
-        _later.remove(process_set)
+    if process_set in _wanted:
+        _wanted.remove(process_set)
     if number is None or number == 0:
         return False
     removed = remove_ranks(number)
@@ -252,18 +254,19 @@ def _fits(process_set: ProcessSet) -> bool:
 
 def remembered() -> List[ProcessSet]:
     """The sets of this world, to be made again in the next one."""
-    return [*_registered, *_later]
+    return list(_wanted)
 
 
 def make_again(process_sets: Iterable[ProcessSet]) -> None:
     """Collective over all ranks: registers the sets of the world before, those that fit into this one."""
     for process_set in process_sets:
         if not _fits(process_set):
-            _later.append(process_set)
+            pass
         elif topology.world().is_elastic and process_set.ranks in all_ranks().values():
             adopt([process_set])  # all ranks of a job that has shrunk, for example
         else:
             register(process_set)
+        _wanted.append(process_set)
 
 
 def on_init(size: int, dynamic: bool) -> None:
@@ -280,4 +283,4 @@ def on_shutdown() -> None:
     for process_set in _registered:
         process_set.process_set_id = None
     _registered.clear()
-    _later.clear()
+    _wanted.clear()
