@@ -6,12 +6,16 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, List, Optional, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from horovod._keras.elastic import KerasState
 from horovod.common.basics import basics as _basics
+from horovod.common.checkpoint import checkpoint
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
+
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "checkpoint", "run"]
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
 
 
@@ -31,7 +35,11 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    return run_fn(translated, _basics.reset)
+    return run_fn(translated, _reset)
+
+
+def _reset() -> None:
+    _basics.reset()
 
 
 class TensorFlowKerasState(KerasState):
@@ -90,6 +98,16 @@ class TensorFlowState(ObjectState):
             broadcast_variables(self.variables, root_rank=0)
         self._save_variables()
         super().sync()
+
+    def snapshot(self) -> Any:
+        """What was kept, for `checkpoint`."""
+        return {"variables": [np.asarray(value) for value in self._values], "values": super().snapshot()}
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave."""
+        self._values = list(snapshot["variables"])
+        super().load_snapshot(snapshot["values"])
+        self.restore()
 
     def _save_variables(self) -> None:
         if self.session is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from horovod.common.basics import basics
+from horovod.common.checkpoint import checkpoint
 from horovod.common.elastic import run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
@@ -16,4 +17,4 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     return run_fn(func, basics.reset)
 
 
-__all__ = ["ElasticSampler", "TorchState", "run"]
+__all__ = ["ElasticSampler", "TorchState", "checkpoint", "run"]
