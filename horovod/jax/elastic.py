@@ -11,9 +11,10 @@ import numpy as np
 
 from horovod.common.basics import basics
 from horovod.common.checkpoint import checkpoint
-from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.elastic import run_fn
+from horovod.common.lazy_state import LazyState
 from horovod.common.objects import broadcast_object
-from horovod.jax.functions import broadcast_parameters
+from horovod.jax.functions import _is_key, broadcast_parameters
 
 __all__ = ["JaxState", "checkpoint", "run"]
 
@@ -31,11 +32,11 @@ def _reset() -> None:
     basics.reset()
 
 
-class JaxState(ObjectState):
+class JaxState(LazyState):
     """The state of a training; every argument becomes an attribute.
 
     Values with arrays in them (parameters, optimizer states, `flax.nnx` states) are kept as pytrees. They are
-    copied on the device, behind the step that makes them, so a commit waits for nothing and buffers may be
+    copied on the device, behind the step that makes them: a commit does not wait for it, and buffers may be
     donated. Other values are kept as they are.
 
     Args:
@@ -44,47 +45,44 @@ class JaxState(ObjectState):
 
     def __init__(self, **kwargs: Any) -> None:
         self._trees = [name for name, value in kwargs.items() if _has_arrays(value)]
-        self._kept: Dict[str, Any] = {}
         plain = {name: value for name, value in kwargs.items() if name not in self._trees}
-        super().__init__(bcast_object=broadcast_object, get_rank=basics.rank, **plain)
         for name in self._trees:
             setattr(self, name, kwargs[name])
-        self._keep()
+        super().__init__(bcast_object=broadcast_object, get_rank=basics.rank, **plain)
 
-    def save(self) -> None:
-        """Keeps the current values."""
-        self._keep()
-        super().save()
+    def copy_arrays(self) -> Dict[str, Any]:
+        """Copies of the pytrees, made on the device when their values are there."""
+        return {name: _copied(getattr(self, name)) for name in self._trees}
 
-    def restore(self) -> None:
-        """Brings the values last saved back."""
-        for name, tree in self._kept.items():
+    def wait_for(self, arrays: Dict[str, Any]) -> None:
+        """Waits for copies."""
+        jax.block_until_ready(arrays)
+
+    def bring_back(self, arrays: Dict[str, Any]) -> None:
+        """Makes copies the current values."""
+        for name, tree in arrays.items():
             setattr(self, name, _copied(tree))
-        super().restore()
 
-    def sync(self) -> None:
-        """Gives every rank the values of rank 0, and keeps them."""
+    def sync_arrays(self) -> None:
+        """Gives every rank the pytrees of rank 0."""
         for name in self._trees:
             setattr(self, name, broadcast_parameters(getattr(self, name), root_rank=0))
-        self._keep()
-        super().sync()
 
     def snapshot(self) -> Any:
         """What was kept, for `checkpoint`."""
-        trees = {name: jax.tree.leaves(jax.tree.map(_on_host, tree)) for name, tree in self._kept.items()}
-        return {"trees": trees, "values": super().snapshot()}
+        kept = self._newest
+        trees = {
+            name: [_on_host(leaf) for leaf in jax.tree.leaves(tree)] for name, tree in kept.arrays.items()
+        }
+        return {"trees": trees, "values": dict(kept.values)}
 
     def load_snapshot(self, snapshot: Any) -> None:
         """Takes what `snapshot` gave; the pytrees must have the structure they had."""
         for name, leaves in snapshot["trees"].items():
-            structure = jax.tree.structure(self._kept[name])
-            arrays = [jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-            self._kept[name] = jax.tree.unflatten(structure, arrays)
+            mine, structure = jax.tree.flatten(getattr(self, name))
+            setattr(self, name, jax.tree.unflatten(structure, map(_like, leaves, mine)))
         super().load_snapshot(snapshot["values"])
-        self.restore()
-
-    def _keep(self) -> None:
-        self._kept = {name: _copied(getattr(self, name)) for name in self._trees}
+        self._newest = self._good = self._copies()
 
 
 def _copied(tree: Any) -> Any:
@@ -92,7 +90,16 @@ def _copied(tree: Any) -> Any:
 
 
 def _on_host(leaf: Any) -> Any:
+    if _is_key(leaf):
+        leaf = jax.random.key_data(leaf)
     return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+def _like(value: Any, mine: Any) -> Any:
+    """A leaf from the host, as the kind of leaf that is in its place."""
+    if _is_key(mine):
+        return jax.random.wrap_key_data(jnp.asarray(value), impl=jax.random.key_impl(mine))
+    return jnp.asarray(value) if isinstance(mine, jax.Array) else value
 
 
 def _has_arrays(value: Any) -> bool:
