@@ -56,6 +56,16 @@ class KerasState(ObjectState):
         self._save_model()
         super().sync()
 
+    def snapshot(self) -> Any:
+        """What was kept, for `checkpoint`."""
+        return {"variables": [value for _, value in self._values], "values": super().snapshot()}
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave."""
+        self._values = list(zip(self._variables(), snapshot["variables"]))
+        super().load_snapshot(snapshot["values"])
+        self.restore()
+
 
 class CommitStateCallback(AnyKeras):
     """Commits the state every `batches_per_commit` batches and at the end of each epoch."""
@@ -118,11 +128,18 @@ class UpdateEpochStateCallback(AnyKeras):
         super().__init__()
         self.state = state
         self.initial_epoch = self.state.epoch
+        self._first: Optional[int] = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Epochs of `fit` count from 0; remember where that is."""
+        """Remembers how many epochs were done before this `fit`."""
         self.initial_epoch = self.state.epoch
+        self._first = None
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Epochs of `fit` count from 0, or from its initial_epoch."""
+        if self._first is None:
+            self._first = epoch
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """One more is done."""
-        self.state.epoch = self.initial_epoch + epoch + 1
+        self.state.epoch = self.initial_epoch + epoch - (self._first or 0) + 1

@@ -68,7 +68,7 @@ def request(
         ))
         # fmt: on
     except (struct.error, OverflowError):
-        raise _does_not_fit(name, op, root, process_set, prescale, postscale) from None  # e.g. a root of 2**40
+        raise _does_not_fit(name, op, root, process_set, prescale, postscale) from None
     made.keep = (c_name[0], c_shape[0], c_splits)
     return made
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from horovod.common import lifecycle
 from horovod.common.lifecycle import *  # noqa: F403
 from horovod.common.objects import allgather_object, broadcast_object
-from horovod.jax import collectives
+from horovod.jax import collectives, elastic
 from horovod.jax._programs import barrier, join
 from horovod.jax.collectives import *  # noqa: F403
 from horovod.jax.compression import Compression
@@ -28,7 +28,7 @@ from horovod.jax.optimizer import (
 
 __all__ = [
     "Compression", "DistributedOptimizer", "DistributedState", "allgather_object", "barrier",
-    "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "grad", "join",
+    "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "elastic", "grad", "join",
     "reduce_gradients", "value_and_grad",
 ]  # fmt: skip
 __all__ += [name for name in lifecycle.__all__ if name not in __all__]

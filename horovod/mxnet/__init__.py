@@ -10,7 +10,7 @@ trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 
 
 from __future__ import annotations
 
-from horovod.mxnet import mpi_ops
+from horovod.mxnet import elastic, mpi_ops
 from horovod.mxnet.compression import Compression
 from horovod.mxnet.functions import allgather_object, broadcast_object, broadcast_parameters
 from horovod.mxnet.mpi_ops import *  # noqa: F403
@@ -19,6 +19,6 @@ from horovod.mxnet.trainer import DistributedTrainer
 
 __all__ = [
     "Compression", "DistributedOptimizer", "DistributedTrainer", "allgather_object", "broadcast_object",
-    "broadcast_parameters",
+    "broadcast_parameters", "elastic",
 ]  # fmt: skip
 __all__ += mpi_ops.__all__

@@ -62,8 +62,16 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         self._weight_check = WeightCheck(
             "after the first step", "Call hvd.broadcast_parameters(net.collect_params()) before training."
         )
+        self._scaled_for = 1
         if process_set.included():
-            self._scale *= self._gradient_predivide_factor / (process_set.size() or 1)
+            self._scale *= self._gradient_predivide_factor
+            self.adapt()
+
+    def adapt(self) -> None:
+        """Averages over the ranks there are now: an elastic state calls it when their number has changed."""
+        size = self._process_set.size() or 1
+        self._scale *= self._scaled_for / size
+        self._scaled_for = size
 
     def _update(self, ignore_stale_grad: bool = False) -> None:
         super()._update(ignore_stale_grad)

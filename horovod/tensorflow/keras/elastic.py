@@ -8,6 +8,7 @@ from tensorflow import keras
 from horovod._keras import elastic as _impl
 from horovod._keras.callbacks import with_base
 from horovod._keras.elastic import KerasState
+from horovod.common.checkpoint import checkpoint
 from horovod.tensorflow.elastic import TensorFlowKerasState, run
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "TensorFlowKerasState",
     "UpdateBatchStateCallback",
     "UpdateEpochStateCallback",
+    "checkpoint",
     "run",
 ]
 
