@@ -38,7 +38,7 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-$*/bin/python -m pip install -q -r $<
 	@touch $@
 
-ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
+ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-ray/.ready
 
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready
