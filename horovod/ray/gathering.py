@@ -21,13 +21,23 @@ class Failed(Exception):
         broken: whether the world is of no use any more: ranks wait for each other in vain, or have lost one.
     """
 
-    def __init__(self, errors: Sequence[Optional[BaseException]], pending: Sequence[bool]) -> None:
+    def __init__(self, errors: Sequence[Optional[BaseException]], pending: Sequence[Any]) -> None:
+        self._pending = list(pending)
         self.culprit = find_culprit(errors)
         cause = errors[self.culprit]
         assert cause is not None
         self.cause: BaseException = cause
         self.broken = any(pending) or any(is_loss(one) or is_consequence(one) for one in errors)
         super().__init__(f"rank {self.culprit}: {self.cause}")
+
+    def settle(self) -> None:
+        """Waits a moment for ranks that were still busy; what they raise is no news, and not to be logged."""
+        import ray
+
+        if self._pending:
+            done, _ = ray.wait(self._pending, num_returns=len(self._pending), timeout=_GRACE_SECONDS)
+            for call in done:
+                _error_of(call)
 
 
 def is_consequence(error: Optional[BaseException]) -> bool:
@@ -77,7 +87,7 @@ def gather(calls: Sequence[Any], on_loss: Callable[[int, BaseException], None] =
         waited += step
         known = any(error is not None and not is_consequence(error) for error in errors)
         if not pending or waited > (_GRACE_SECONDS if known else _CAUSE_SECONDS):
-            raise Failed(errors, [call in pending for call in calls])
+            raise Failed(errors, pending)
 
 
 def _error_of(call: Any) -> Optional[BaseException]:

@@ -164,10 +164,11 @@ class StaticAdapter(Adapter):
         if failed.broken:
             for worker in self.workers:
                 worker.leave.remote()
+            failed.settle()
         if not is_loss(failed.cause):
             raise failed.cause
         raise RayActorError(
-            f"rank {failed.culprit} on {self._hosts[failed.culprit]} is gone; call shutdown() and start() to "
+            error_msg=f"rank {failed.culprit} on {self._hosts[failed.culprit]} is gone; call shutdown() and start() to "
             f"begin anew. Ray says: {failed.cause}"
         ) from failed.cause
 

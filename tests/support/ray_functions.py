@@ -56,3 +56,20 @@ class Counter:
     def count(self):
         self.value += self.step * (self.rank + 1)
         return self.value
+
+
+def gpus():
+    """The GPUs that Ray gave this rank, those it sees, and its local rank."""
+    import ray
+
+    import horovod.numpy as hvd
+
+    hvd.init()
+    return [str(one) for one in ray.get_gpu_ids()], os.environ["CUDA_VISIBLE_DEVICES"], hvd.local_rank()
+
+
+def current_group():
+    """The placement group this rank runs in."""
+    import ray
+
+    return ray.get_runtime_context().get_placement_group_id()
