@@ -46,11 +46,14 @@ def cluster(*cpus, connect=True, gpus=0, **head):
         made.shutdown()
 
 
+OURS = ("BaseHorovodWorker", "AdapterHost", "ElasticWorker")  # Ray Train and Ray Data keep actors of their own
+
+
 def alive_actors():
-    """The actors that Ray believes to be alive or about to start."""
+    """The actors of ours that Ray believes to be alive or about to start."""
     from ray._private.state import actors
 
-    return [one for one in actors().values() if one["State"] != "DEAD"]
+    return [one for one in actors().values() if one["State"] != "DEAD" and one["ActorClassName"] in OURS]
 
 
 def held_groups():
