@@ -113,6 +113,11 @@ class Job:
         finally:
             self._let_go(patience)
 
+    @property
+    def finished(self) -> List[str]:
+        """After success: by which names the store knows the workers, in the order of their ranks."""
+        return [str(rank) for rank in range(len(self.slots))]
+
     def say(self, text: str, level: int = 0) -> None:
         """Tells the user something about the job itself, on standard error."""
         if self.settings.verbose >= level:
