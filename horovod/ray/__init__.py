@@ -9,12 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from horovod.ray import ray_logger
+from horovod.ray.elastic import ElasticRayExecutor, RayHostDiscovery, TestDiscovery
 from horovod.ray.runner import BaseHorovodWorker, RayExecutor
 
 if TYPE_CHECKING:
     from horovod.ray.train import HorovodConfig
 
-__all__ = ["BaseHorovodWorker", "HorovodConfig", "RayExecutor", "ray_logger"]
+__all__ = [
+    "BaseHorovodWorker",
+    "ElasticRayExecutor",
+    "HorovodConfig",
+    "RayExecutor",
+    "RayHostDiscovery",
+    "TestDiscovery",
+    "ray_logger",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -28,9 +28,9 @@ class Adapter(ABC):
         fn: Callable[..., Any],
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Dict[str, Any]] = None,
-        callbacks: Callbacks = None,
+        queue: Any = None,
     ) -> List[Any]:
-        """See RayExecutor.run."""
+        """See RayExecutor.run; `queue` is for ray_logger."""
 
     @abstractmethod
     def run_remote(
@@ -38,12 +38,11 @@ class Adapter(ABC):
         fn: Callable[..., Any],
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Dict[str, Any]] = None,
-        callbacks: Callbacks = None,
     ) -> List[Any]:
         """See RayExecutor.run_remote."""
 
     @abstractmethod
-    def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> List[Any]:
+    def execute(self, fn: Callable[[Any], Any], queue: Any = None) -> List[Any]:
         """See RayExecutor.execute."""
 
     @abstractmethod

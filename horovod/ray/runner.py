@@ -10,6 +10,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 from horovod.common import config
 from horovod.ray.adapter import Adapter, Callbacks
 from horovod.ray.coordinator import Coordinator
+from horovod.ray.elastic_v2 import ElasticParams
+from horovod.ray.relay import relay
 from horovod.ray.settings import MiniSettings, create_settings
 from horovod.ray.static import StaticAdapter
 from horovod.ray.strategy import ColocatedStrategy, PGStrategy, Placed
@@ -118,7 +120,7 @@ class RayExecutor:
         min_workers: Optional[int] = None,
         max_workers: Optional[int] = None,
         reset_limit: Optional[int] = None,
-        cooldown_range: Optional[Tuple[float, float]] = None,
+        cooldown_range: Optional[Tuple[int, int]] = None,
         elastic_timeout: float = 600,
         override_discovery: bool = True,
     ) -> None:
@@ -136,11 +138,15 @@ class RayExecutor:
         if gpus_per_worker is not None and gpus_per_worker < 1:
             raise ValueError(f"gpus_per_worker must be >= 1: Got {gpus_per_worker}.")
         self.settings = settings if settings is not None else create_settings()
-        self.params: StaticParams
-        self.params = StaticParams(
+        self.params: Union[StaticParams, ElasticParams] = StaticParams(
             cpus_per_worker, use_gpu, gpus_per_worker, num_workers, num_hosts, num_workers_per_host,
             use_current_placement_group,
         )  # fmt: skip
+        if min_workers:
+            self.params = ElasticParams(
+                cpus_per_worker, use_gpu, gpus_per_worker, min_workers, max_workers, reset_limit,
+                cooldown_range, elastic_timeout, override_discovery,
+            )  # fmt: skip
         self.adapter: Union[None, Adapter, RemoteAdapter] = None
 
     def start(
@@ -179,7 +185,9 @@ class RayExecutor:
         Args:
             callbacks: called with every dictionary that ranks pass to ray_logger.log; elastic jobs only.
         """
-        return self._started().run(fn, args, kwargs, callbacks)
+        adapter = self._started()
+        with relay(callbacks if self.params.elastic else None) as queue:
+            return adapter.run(fn, args, kwargs, queue)
 
     def run_remote(
         self,
@@ -192,7 +200,9 @@ class RayExecutor:
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> List[Any]:
         """Calls fn(executable) on every rank, with the object made by `start`; results in rank order."""
-        return self._started().execute(fn, callbacks)
+        adapter = self._started()
+        with relay(callbacks if self.params.elastic else None) as queue:
+            return adapter.execute(fn, queue)
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
         """Calls fn(executable) on rank 0 alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
-from horovod.ray.adapter import Adapter, Callbacks
+from horovod.ray.adapter import Adapter
 from horovod.ray.coordinator import Coordinator
 from horovod.ray.devices import VISIBLE, visible_devices
 from horovod.ray.gathering import Failed, gather, is_loss
@@ -99,7 +99,7 @@ class StaticAdapter(Adapter):
         fn: Callable[..., Any],
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Dict[str, Any]] = None,
-        callbacks: Callbacks = None,
+        queue: Any = None,
     ) -> List[Any]:
         """fn(*args, **kwargs) on every rank."""
         return self._on_all("call", fn, tuple(args or ()), dict(kwargs or {}))
@@ -109,12 +109,11 @@ class StaticAdapter(Adapter):
         fn: Callable[..., Any],
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Dict[str, Any]] = None,
-        callbacks: Callbacks = None,
     ) -> List[Any]:
         """The same without waiting."""
         return self._begin("call", fn, tuple(args or ()), dict(kwargs or {}))
 
-    def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> List[Any]:
+    def execute(self, fn: Callable[[Any], Any], queue: Any = None) -> List[Any]:
         """fn(executable) on every rank."""
         return self._on_all("execute", fn)
 

@@ -97,6 +97,11 @@ class BaseHorovodWorker:
         self._raised = None
         try:
             return func(*args, **kwargs)
+        except SystemExit as end:  # Ray would end the actor, whatever the status
+            if end.code in (None, 0):
+                return None
+            self._raised = RuntimeError(f"the function called sys.exit({end.code!r})")
+            raise self._raised from end
         except BaseException as error:
             self._raised = error
             raise

@@ -73,3 +73,37 @@ def current_group():
     import ray
 
     return ray.get_runtime_context().get_placement_group_id()
+
+
+def elastic_training(folder, steps):
+    """Adds a number a step until the file "enough" exists, at least `steps`; logs every step of rank 0."""
+    import time
+
+    import numpy as np
+
+    import horovod.numpy as hvd
+    from horovod.common.elastic import ObjectState, run_fn
+    from horovod.ray import ray_logger
+
+    def reset():
+        hvd.shutdown()
+        hvd.init()
+
+    hvd.init()
+    state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0, total=0.0)
+
+    def train(state):
+        while state.step < steps or not hvd.broadcast_object(os.path.exists(os.path.join(folder, "enough"))):
+            share = hvd.allreduce(np.full(1, 12.0 / hvd.size()), op=hvd.Sum, name="share")
+            state.total += float(share[0])
+            state.step += 1
+            if hvd.rank() == 0:
+                ray_logger.log({"step": state.step, "size": hvd.size(), "at": time.time()})
+            with open(os.path.join(folder, f"pid.{hvd.rank()}.tmp{os.getpid()}"), "w") as file:
+                file.write(str(os.getpid()))
+            os.replace(file.name, os.path.join(folder, f"pid.{hvd.rank()}"))
+            time.sleep(0.02)
+            state.commit()
+        return {"total": state.total, "steps": state.step, "size": hvd.size(), "pid": os.getpid()}
+
+    return run_fn(train, reset)(state)
