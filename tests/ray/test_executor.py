@@ -129,13 +129,13 @@ def test_an_executable_that_cannot_be_made(executor):
 @pytest.mark.parametrize(
     "kwargs, text",
     [
-        (dict(num_workers=40), r"40 x \(1 CPU\): the cluster has only 8 CPU of 40\. Ask for less"),
+        (dict(num_workers=40), r"40 x \(1 CPU\): the cluster has only 6 CPU of 40\. Ask for less"),
         (dict(num_workers=1, use_gpu=True, gpus_per_worker=3), r"no node has 1 CPU, 3 GPU by itself"),
         (
             dict(num_hosts=3),
             r"3 x \(1 CPU\), each on a node of its own: 3 nodes with 1 CPU are needed, 2 of 2 have that",
         ),
-        (dict(num_hosts=2, num_workers_per_host=3), r"others use the cluster: free are 5 CPU of 6"),
+        (dict(num_hosts=2, num_workers_per_host=3), r"others use the cluster: free are 3 CPU of 6"),
     ],
     ids=["cpus", "gpus", "hosts", "busy"],
 )

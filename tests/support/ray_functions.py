@@ -107,3 +107,11 @@ def elastic_training(folder, steps):
         return {"total": state.total, "steps": state.step, "size": hvd.size(), "pid": os.getpid()}
 
     return run_fn(train, reset)(state)
+
+
+def raise_value_error():
+    """A mistake of the script."""
+    import horovod.numpy as hvd
+
+    hvd.init()
+    raise ValueError("bad sample")
