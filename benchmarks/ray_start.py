@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ray: from start() to the first allreduce; after a killed actor; when a node joins. Ray Train beside it.
 
-    .venv-ray/bin/python benchmarks/ray_start.py            # a cluster of its own on this machine, 1 to 2 minutes
+    .venv-ray/bin/python benchmarks/ray_start.py            # on a small cluster of its own
 
 "join" counts from the moment when Ray knows the node to the first step that its rank takes part in. An empty
 actor's start on such a node is shown for comparison.
@@ -25,7 +25,7 @@ NODE = {"object_store_memory": 10**8}
 
 
 def steps_elastic(folder: str) -> int:
-    """Trains until the file "enough" exists, leaving a line a step: the time, the size, the process of rank 1."""
+    """Trains until the file "enough" exists; leaves a line a step: time, size, process of the last rank."""
     import horovod.numpy as hvd
     from horovod.common.elastic import ObjectState, run_fn
 
@@ -176,46 +176,32 @@ def actor_start() -> float:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--without-train", action="store_true", help="leave Ray Train out")
     args = parser.parse_args()
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False, **NODE})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, **NODE}
+    )
+    second = cluster.add_node(num_cpus=1, **NODE)
     ray.init(address=cluster.address, log_to_driver=False)
     try:
         starts = [executor_start(4) for _ in range(3)]
         print(f"RayExecutor, 4 ranks, start() to first allreduce: {min(starts):.2f} s (of 3: "
               f"{', '.join(f'{one:.2f}' for one in starts)})")  # fmt: skip
         print(f"an empty actor in a fresh process: {actor_start():.2f} s")
-        rows: Dict[str, Dict[str, float]] = {}
-        with_three(cluster, rows, "elastic RayExecutor", elastic_job, 2)
+        cluster.remove_node(second)
+        rows = {"elastic RayExecutor": disturb(Steps(elastic_job), cluster, 2)}
         if not args.without_train:
-            with_three(cluster, rows, "Ray Train", train_job, 3)
+            rows["Ray Train"] = disturb(Steps(train_job), cluster, 3)
         print(f"{'':22} {'killed actor -> next step':>26} {'node there -> step with it':>27}")
         for name, row in rows.items():
             print(f"{name:22} {row['killed']:24.2f} s {row['join']:25.2f} s")
     finally:
         ray.shutdown()
         cluster.shutdown()
-
-
-def with_three(cluster: Any, rows: Dict[str, Any], name: str, job: Callable[[str], Any], after_kill: int) -> None:
-    """Runs a disturbed job on three free CPUs: a placeholder takes the fourth."""
-    import ray
-
-    @ray.remote(num_cpus=1)
-    class Placeholder:
-        def ready(self) -> bool:
-            return True
-
-    holder = Placeholder.remote()
-    ray.get(holder.ready.remote())
-    try:
-        rows[name] = disturb(Steps(job), cluster, after_kill)
-    finally:
-        ray.kill(holder)
 
 
 if __name__ == "__main__":

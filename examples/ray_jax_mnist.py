@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX on a Ray cluster, reading its batches from Ray Data: every rank its own part, and as many steps as the others.
+"""JAX on a Ray cluster, with batches from Ray Data: every rank its own part, and as many steps as the others.
 
 python examples/ray_jax_mnist.py
 python examples/ray_jax_mnist.py --address auto --num-workers 8
@@ -39,14 +39,16 @@ def train(parts, steps, batch_size, epochs):
     done = 0
     for _ in range(epochs):
         for batch in part.iter_batches(batch_size=batch_size, drop_last=True):
-            params, opt_state, value = step(params, opt_state, jnp.asarray(batch["x"]), jnp.asarray(batch["y"]))
+            params, opt_state, value = step(
+                params, opt_state, jnp.asarray(batch["x"]), jnp.asarray(batch["y"])
+            )
             done += 1
     assert done == epochs * steps, (done, epochs, steps)
     return {"rank": hvd.rank(), "steps": done, "loss": float(hvd.allreduce(value))}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--address", help="of a running cluster, e.g. auto; default: start Ray here")
     parser.add_argument("--num-workers", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)

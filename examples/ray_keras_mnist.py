@@ -41,7 +41,7 @@ def train(epochs):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--address", help="of a running cluster, e.g. auto; default: start Ray here")
     parser.add_argument("--num-workers", type=int, default=2)
     parser.add_argument("--backend", choices=["tensorflow", "torch", "jax"], default="tensorflow")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A PyTorch network on handwritten digits, trained on a Ray cluster; elastic with --min-workers.
 
-    python examples/ray_pytorch_mnist.py                              # Ray on this machine, two ranks
-    python examples/ray_pytorch_mnist.py --address auto --num-workers 8
-    python examples/ray_pytorch_mnist.py --address auto --min-workers 2 --max-workers 8
+python examples/ray_pytorch_mnist.py                              # Ray on this machine, two ranks
+python examples/ray_pytorch_mnist.py --address auto --num-workers 8
+python examples/ray_pytorch_mnist.py --address auto --min-workers 2 --max-workers 8
 """
 
 import argparse
@@ -35,7 +35,7 @@ def train(epochs, lr, elastic):
 
     @hvd.elastic.run
     def loop(state):
-        for state.epoch in range(state.epoch, epochs):
+        while state.epoch < epochs:
             # The same order everywhere, and each rank its own part of it, whatever their number is now.
             order = torch.randperm(1500, generator=torch.Generator().manual_seed(state.epoch))
             mine = order[hvd.rank() :: hvd.size()][: 1500 // hvd.size()]
@@ -47,6 +47,7 @@ def train(epochs, lr, elastic):
             state.loss = hvd.allreduce(loss.detach()).item()
             if hvd.rank() == 0 and elastic:
                 ray_logger.log({"epoch": state.epoch, "loss": state.loss, "ranks": hvd.size()})
+            state.epoch += 1
             state.commit()
 
     loop(state)
@@ -56,7 +57,7 @@ def train(epochs, lr, elastic):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--address", help="of a running cluster, e.g. auto; default: start Ray here")
     parser.add_argument("--num-workers", type=int, default=2)
     parser.add_argument("--min-workers", type=int, help="elastic: fewest ranks")

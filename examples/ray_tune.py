@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray Tune: each trial is a job of several ranks in the trial's own placement group; a scheduler ends bad ones.
+"""Ray Tune: each trial is a job of several ranks in its own placement group; a scheduler ends bad ones.
 
     python examples/ray_tune.py
     python examples/ray_tune.py --address auto --ranks 4 --trials 16
 
-Bundle 0 is the trial itself, the others are its ranks. A trial that the scheduler stops takes its ranks with it.
+Bundle 0 is the trial itself, the others are its ranks. A trial that is stopped takes its ranks with it.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def trial(config):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--address", help="of a running cluster, e.g. auto; default: start Ray here")
     parser.add_argument("--ranks", type=int, default=2, help="of each trial")
     parser.add_argument("--trials", type=int, default=3)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
+from horovod.ray.settings import interfaces, seconds_to_meet
 from horovod.rendezvous import auth
 from horovod.rendezvous.network import interface_address
 from horovod.rendezvous.readers import own
 from horovod.rendezvous.store_server import StoreServer
-from horovod.ray.settings import interfaces, seconds_to_meet
 from horovod.runner.placement import SlotInfo, place_ranks
 from horovod.runner.worker_env import worker_env
 
@@ -70,7 +70,7 @@ class Coordinator:
         return place_ranks([self._workers[rank].node_id for rank in ranks])
 
     def finalize_registration(self) -> Dict[int, Dict[str, str]]:
-        """All variables of each rank. Ranks of one Ray node share memory; its machine's name is for people."""
+        """All variables of each rank. Ranks of one Ray node share memory; the machine's name is shown."""
         store, nics = self._serving(), interfaces(self._settings)
         found = {}
         for slot in self.place():

@@ -19,7 +19,7 @@ __all__ = ["ElasticRayExecutor", "ElasticSettings", "RayHostDiscovery", "TestDis
 
 
 class TestDiscovery(RayHostDiscovery):
-    """Pretends that nodes of the cluster come and go, to try elastic training out on a cluster that is steady.
+    """Pretends that nodes of the cluster come and go, to try elastic training on a steady cluster.
 
     Args:
         min_hosts, max_hosts: how many nodes there seem to be.
@@ -146,7 +146,9 @@ class ElasticRayExecutor:
         if gpus_per_slot is not None and gpus_per_slot < 1:
             raise ValueError(f"gpus_per_slot must be >= 1: Got {gpus_per_slot}.")
         warnings.warn(
-            "ElasticRayExecutor is deprecated: use RayExecutor(min_workers=...)", DeprecationWarning, stacklevel=2
+            "ElasticRayExecutor is deprecated: use RayExecutor(min_workers=...)",
+            DeprecationWarning,
+            stacklevel=2,
         )
         self._env_vars = dict(env_vars or {})
         self._executor = RayExecutor(settings, min_workers=settings.min_num_proc)

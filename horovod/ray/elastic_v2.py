@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic jobs on Ray: workers come and go with the nodes of the cluster, and those that stay keep their memory."""
+"""Elastic jobs on Ray: workers come and go with the cluster's nodes; those that stay keep their memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.ray.adapter import Adapter
+from horovod.ray.free_slots import FreeSlots, Running
 from horovod.ray.node_runner import NodeRunner, Outcomes
 from horovod.ray.nodes import find_node, slots_by_name
 from horovod.ray.room import Resources, resources_of_worker
@@ -84,7 +85,8 @@ class ElasticAdapter(Adapter):
     """Runs elastic jobs, one after the other; between them it holds nothing.
 
     Args:
-        settings: see RayExecutor.create_settings; with override_discovery=False, `discovery` says which nodes.
+        settings: see RayExecutor.create_settings; with override_discovery=False, `discovery` names the nodes.
+            By default: those of the cluster, with the room that others leave there.
         params: how many workers.
         environment: variables for all workers, from the user's process.
     """
@@ -92,11 +94,6 @@ class ElasticAdapter(Adapter):
     def __init__(self, settings: Any, params: ElasticParams, environment: Dict[str, str]) -> None:
         self.settings, self.params = settings, params
         self._environment = environment
-        self._discovery: HostDiscovery = RayHostDiscovery(
-            params.use_gpu, params.cpus_per_worker, params.gpus_per_worker or 1
-        )
-        if not params.override_discovery and getattr(settings, "discovery", None) is not None:
-            self._discovery = settings.discovery
 
     def start(
         self,
@@ -118,17 +115,17 @@ class ElasticAdapter(Adapter):
         """fn(*args, **kwargs) on every worker; the results of those that ended well, by rank."""
         import ray
 
-        outcomes = Outcomes()
+        outcomes, running = Outcomes(), Running()
         call = ray.put((fn, tuple(args or ()), dict(kwargs or {})))
 
-        def make_runner(host: str, local: bool, settings: JobSettings, output: Any, report: Any) -> NodeRunner:
+        def make_runner(host: str, local: bool, _: JobSettings, output: Any, report: Any) -> NodeRunner:
             return NodeRunner(
                 host, lambda name: find_node(ray.nodes(), name), self.params.worker, call, queue, outcomes,
-                output, report,
+                running, output, report,
             )  # fmt: skip
 
         job = ElasticJob(
-            self._job_settings(), self._limits(), self._discovery, self.params.cooldown_range,
+            self._job_settings(), self._limits(), self._discovery(running), self.params.cooldown_range,
             make_runner=make_runner, addresses=[self._address()],
         )  # fmt: skip
         try:
@@ -160,6 +157,12 @@ class ElasticAdapter(Adapter):
 
     def shutdown(self) -> None:
         """Nothing is left between jobs."""
+
+    def _discovery(self, running: Running) -> HostDiscovery:
+        chosen: Optional[HostDiscovery] = getattr(self.settings, "discovery", None)
+        if chosen is not None and not self.params.override_discovery:
+            return chosen
+        return FreeSlots(self.params.worker, running)
 
     def _job_settings(self) -> JobSettings:
         env = dict(self._environment)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, cast
 
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
@@ -58,7 +58,9 @@ def find_culprit(errors: Sequence[Optional[BaseException]]) -> int:
     return next((rank for rank in failed if not is_consequence(errors[rank])), failed[0])
 
 
-def gather(calls: Sequence[Any], on_loss: Callable[[int, BaseException], None] = lambda *args: None) -> List[Any]:
+def gather(
+    calls: Sequence[Any], on_loss: Callable[[int, BaseException], None] = lambda *args: None
+) -> List[Any]:
     """Results in rank order; waits for all unless one fails.
 
     Args:
@@ -98,4 +100,4 @@ def _error_of(call: Any) -> Optional[BaseException]:
         ray.get(call)
         return None
     except RayError as error:
-        return error
+        return cast(BaseException, error)

@@ -9,6 +9,7 @@ import traceback
 from typing import Any, Callable, Dict, List
 
 from horovod.ray.devices import VISIBLE, own_at
+from horovod.ray.free_slots import Running
 from horovod.ray.nodes import Node
 from horovod.ray.room import Resources
 from horovod.ray.worker import BaseHorovodWorker
@@ -65,6 +66,7 @@ class NodeRunner:
         call: a reference of Ray to (function, args, kwargs).
         queue: for ray_logger, or None.
         outcomes: where results go.
+        running: is told of workers that start and end.
         output, report: see HostRunner.
     """
 
@@ -76,12 +78,14 @@ class NodeRunner:
         call: Any,
         queue: Any,
         outcomes: Outcomes,
+        running: Running,
         output: OutputFunction,
         report: ReportFunction,
     ) -> None:
         self.host = host
         self._find, self._worker, self._call, self._queue = find, worker, call, queue
         self._outcomes, self._output, self._report = outcomes, output, report
+        self._running = running
         self._node: Node = {}
         self._lock = threading.Lock()
         self._actors: Dict[int, Any] = {}
@@ -105,7 +109,8 @@ class NodeRunner:
             self._exited(spec.worker, 127)
             return
         env = dict(spec.env)
-        env.update({"HOROVOD_HOSTNAME": self._node["NodeManagerHostname"], own.HOST_KEY: self._node["NodeID"]})
+        env["HOROVOD_HOSTNAME"] = self._node["NodeManagerHostname"]  # for people
+        env[own.HOST_KEY] = self._node["NodeID"]  # who shares memory
         actor = (
             ray.remote(ElasticWorker)
             .options(
@@ -119,6 +124,7 @@ class NodeRunner:
         end = actor.train.remote(env, gpus, self._queue, self._call).future()
         with self._lock:
             self._actors[spec.worker], self._ends[spec.worker] = actor, end
+        self._running.add(self._node["NodeID"], 1)
 
         def ended(done: concurrent.futures.Future[Any]) -> None:  # on a thread that Ray needs to answer us
             threading.Thread(target=self._ended, args=(spec.worker, env[own.WORKER], done)).start()
@@ -183,7 +189,9 @@ class NodeRunner:
 
     def _exited(self, worker: int, code: int) -> None:
         with self._lock:
-            self._actors.pop(worker, None)
+            known = self._actors.pop(worker, None) is not None
+        if known:
+            self._running.add(self._node["NodeID"], -1)
         for channel in (STDOUT, STDERR):
             self._output(worker, channel, b"")
         self._report(WorkerExited(self.host, worker, code))

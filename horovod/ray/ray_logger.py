@@ -23,6 +23,4 @@ def log(info_dict: Dict[str, Any]) -> None:
         _queue.put(info_dict)
     elif not _warned:
         _warned = True
-        warnings.warn(
-            "`ray_logger.log` called but logging is not configured.", RuntimeWarning, stacklevel=2
-        )
+        warnings.warn("`ray_logger.log` called but logging is not configured.", RuntimeWarning, stacklevel=2)

@@ -16,7 +16,7 @@ _END = "horovod.ray: no more"
 def relay(callbacks: Callbacks) -> Iterator[Any]:
     """A queue for the ranks; what is put there reaches every callback, on a thread of its own.
 
-    All that was logged before the end of the block has been delivered when it is left. None without callbacks.
+    What was logged before the end of the block is delivered when it is left. None without callbacks.
     """
     if not callbacks:
         yield None

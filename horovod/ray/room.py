@@ -46,9 +46,7 @@ def reserve(bundles: Sequence[Resources], strategy: str, timeout: float) -> Any:
 _MEANING = {"STRICT_SPREAD": ", each on a node of its own", "STRICT_PACK": ", all on one node"}
 
 
-def shortage(
-    bundles: Sequence[Resources], strategy: str, nodes: Sequence[Resources], free: Resources
-) -> str:
+def shortage(bundles: Sequence[Resources], strategy: str, nodes: Sequence[Resources], free: Resources) -> str:
     """Why bundles do not fit: e.g. "the cluster has CPU 2 of 4". Pure.
 
     Args:

@@ -79,7 +79,7 @@ class RayExecutor:
         use_gpu: whether ranks have GPUs.
         gpus_per_worker: how many each; 1 by default.
         use_current_placement_group: inside a placement group (a trial of Ray Tune), put the ranks there.
-        min_workers: makes the job elastic: it runs with at least this many ranks and survives the loss of some.
+        min_workers: makes the job elastic: it needs at least this many ranks and survives the loss of others.
         max_workers: the most ranks of an elastic job; by default as many as the cluster has room for.
         reset_limit: how often an elastic job may re-form.
         cooldown_range: seconds, least and most, until an elastic job tries a host again that failed.
@@ -134,7 +134,9 @@ class RayExecutor:
                 "`num_workers` for one of fixed size"
             )
         if gpus_per_worker and not use_gpu:
-            raise ValueError("gpus_per_worker is set, but use_gpu is False. use_gpu must be True if it is set.")
+            raise ValueError(
+                "gpus_per_worker is set, but use_gpu is False. Set use_gpu=True, or leave it out."
+            )
         if gpus_per_worker is not None and gpus_per_worker < 1:
             raise ValueError(f"gpus_per_worker must be >= 1: Got {gpus_per_worker}.")
         self.settings = settings if settings is not None else create_settings()

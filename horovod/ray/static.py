@@ -167,8 +167,8 @@ class StaticAdapter(Adapter):
         if not is_loss(failed.cause):
             raise failed.cause
         raise RayActorError(
-            error_msg=f"rank {failed.culprit} on {self._hosts[failed.culprit]} is gone; call shutdown() and start() to "
-            f"begin anew. Ray says: {failed.cause}"
+            error_msg=f"rank {failed.culprit} on {self._hosts[failed.culprit]} is gone; call shutdown() and "
+            f"start() to begin anew. Ray says: {failed.cause}"
         ) from failed.cause
 
 

@@ -5,10 +5,11 @@
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
     from horovod.ray import HorovodConfig
 
-    DataParallelTrainer(train, backend_config=HorovodConfig(), scaling_config=ScalingConfig(num_workers=4)).fit()
+    four = ScalingConfig(num_workers=4)
+    DataParallelTrainer(train, backend_config=HorovodConfig(), scaling_config=four).fit()
 
-Ray Train asks anew for every group of workers it starts: after a failure (max_failures) and for another number
-of workers. Ranks and local ranks are those of ray.train.get_context().
+Ray Train asks anew for every group of workers it starts: after a failure (max_failures), for another
+number of workers. Ranks and local ranks are those of ray.train.get_context().
 """
 
 from __future__ import annotations

@@ -65,7 +65,9 @@ class BaseHorovodWorker:
     ) -> None:
         """Makes the object that `execute` passes to functions."""
         if executable_cls is not None:
-            self.executable = self._noting(executable_cls, *(executable_args or ()), **(executable_kwargs or {}))
+            self.executable = self._noting(
+                executable_cls, *(executable_args or ()), **(executable_kwargs or {})
+            )
 
     def execute(self, func: Callable[[Any], Any]) -> Any:
         """func(executable)."""
@@ -82,7 +84,7 @@ class BaseHorovodWorker:
         ray_logger.configure(queue)
 
     def leave(self) -> None:
-        """Leaves its world, if it is in one; the others hear what the last function raised here, if it did."""
+        """Leaves its world, if it is in one; the others hear what the last function raised here, if so."""
         from horovod.common.basics import basics
 
         try:

@@ -26,7 +26,9 @@ class Training:
 
     def _work(self, executor, steps):
         try:
-            self.outcome = executor.run(functions.elastic_training, (self.folder, steps), callbacks=[self._log])
+            self.outcome = executor.run(
+                functions.elastic_training, (self.folder, steps), callbacks=[self._log]
+            )
         except BaseException as error:
             self.outcome = error
 

@@ -11,6 +11,7 @@ from ray.exceptions import RayActorError
 from horovod.common.exceptions import HorovodInternalError
 from horovod.ray import ray_logger
 from horovod.ray.devices import own_at, visible_devices
+from horovod.ray.free_slots import Steady, free_slots
 from horovod.ray.gathering import find_culprit
 from horovod.ray.nodes import find_node, name_of, slots_by_name
 from horovod.ray.room import shortage, workers_in
@@ -62,8 +63,8 @@ def test_devices_of_an_elastic_worker(slot, own, count, seen):
 
 def node(name, number, alive=True, **resources):
     return {
-        "NodeManagerHostname": name, "NodeID": f"{number:056x}"[::-1], "NodeManagerAddress": f"10.0.0.{number}",
-        "Alive": alive, "Resources": resources,
+        "NodeManagerHostname": name, "NodeID": f"{number:056x}"[::-1],
+        "NodeManagerAddress": f"10.0.0.{number}", "Alive": alive, "Resources": resources,
     }  # fmt: skip
 
 
@@ -73,6 +74,23 @@ def test_names_of_nodes():
     for name in (name_of(nodes[1]), nodes[1]["NodeID"], "a", "10.0.0.2"):
         assert find_node(nodes, name) is nodes[1]
     assert find_node(nodes, name_of(nodes[0])) is None
+
+
+def test_slots_that_others_leave():
+    four = node("a", 1, CPU=4.0)
+    worker = {"CPU": 1.0}
+    assert free_slots(four, {"CPU": 4.0}, 0, worker) == 4
+    assert free_slots(four, {"CPU": 1.0}, 2, worker) == 3  # somebody else has one
+    assert free_slots(four, {"CPU": 3.0}, 2, worker) == 4  # Ray has not heard of the second yet
+    assert free_slots(four, {}, 2, worker) == 2
+
+
+def test_numbers_that_change_for_a_moment_are_not_believed():
+    steady = Steady(times=2)
+    assert steady.take({"a": 2}) == {"a": 2}  # a new node counts at once
+    assert steady.take({"a": 1}) == {"a": 2} and steady.take({"a": 2}) == {"a": 2}
+    assert steady.take({"a": 3, "b": 1}) == {"a": 2, "b": 1}
+    assert steady.take({"a": 3}) == {"a": 3}  # so does the loss of one
 
 
 def test_whom_to_blame():

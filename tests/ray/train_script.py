@@ -41,7 +41,9 @@ def with_backend(folder):
                 with open(os.path.join(path, "step"), "w") as file:
                     file.write(str(step))
                 metrics = {"step": step, "size": hvd.size(), "sum": float(total[0])}
-                train.report(metrics, checkpoint=train.Checkpoint.from_directory(path) if hvd.rank() == 0 else None)
+                train.report(
+                    metrics, checkpoint=train.Checkpoint.from_directory(path) if hvd.rank() == 0 else None
+                )
 
     trainer = DataParallelTrainer(
         loop,

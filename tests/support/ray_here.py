@@ -34,7 +34,9 @@ def cluster(*cpus, connect=True, gpus=0, **head):
     import ray
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": cpus[0], "num_gpus": gpus, **head})
+    made = Cluster(
+        initialize_head=True, head_node_args={**NODE, "num_cpus": cpus[0], "num_gpus": gpus, **head}
+    )
     try:
         for count in cpus[1:]:
             made.add_node(num_cpus=count, num_gpus=gpus, object_store_memory=10**8)
@@ -46,7 +48,11 @@ def cluster(*cpus, connect=True, gpus=0, **head):
         made.shutdown()
 
 
-OURS = ("BaseHorovodWorker", "AdapterHost", "ElasticWorker")  # Ray Train and Ray Data keep actors of their own
+OURS = (
+    "BaseHorovodWorker",
+    "AdapterHost",
+    "ElasticWorker",
+)  # Ray Train and Ray Data keep actors of their own
 
 
 def alive_actors():
