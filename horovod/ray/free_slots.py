@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Collection, Dict, Mapping, Tuple
 
 from horovod.ray.nodes import Node, name_of
 from horovod.ray.room import Resources, workers_in
@@ -45,12 +45,17 @@ class Steady:
         self._values: Dict[str, int] = {}
         self._seen: Dict[str, Tuple[int, int]] = {}  # value, how often in a row
 
-    def take(self, found: Mapping[str, int]) -> Dict[str, int]:
-        """What to believe, after this was seen."""
+    def take(self, found: Mapping[str, int], idle: Collection[str] = ()) -> Dict[str, int]:
+        """What to believe, after this was seen.
+
+        Args:
+            idle: nodes without workers of ours, where more room is no mistake.
+        """
         for name, value in found.items():
             before, count = self._seen.get(name, (value, 0))
             self._seen[name] = (value, count + 1 if value == before else 1)
-            if name not in self._values or self._seen[name][1] >= self._times:
+            more = name in idle and value > self._values.get(name, 0)
+            if name not in self._values or more or self._seen[name][1] >= self._times:
                 self._values[name] = value
         for name in [name for name in self._values if name not in found]:
             del self._values[name], self._seen[name]
@@ -80,11 +85,10 @@ class FreeSlots(HostDiscovery):
 
         free: Dict[str, Any] = available_resources_per_node()
         nodes = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] in free]
-        return self._steady.take(
-            {
-                name_of(node): free_slots(
-                    node, free[node["NodeID"]], self._running.on(node["NodeID"]), self._worker
-                )
-                for node in nodes
-            }
-        )
+        found, idle = {}, []
+        for node in nodes:
+            running = self._running.on(node["NodeID"])
+            found[name_of(node)] = free_slots(node, free[node["NodeID"]], running, self._worker)
+            if not running:
+                idle.append(name_of(node))
+        return self._steady.take(found, idle)

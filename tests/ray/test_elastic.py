@@ -96,7 +96,7 @@ def test_what_workers_raise_ends_the_job_when_it_happens_again(one_node):
 
 def test_too_few_workers(one_node):
     with pytest.raises(RuntimeError, match="at least 5 Horovod processes. 2 slots are usable"):
-        executor(min_workers=5, elastic_timeout=1).run(functions.where)
+        executor(min_workers=5, elastic_timeout=4).run(functions.where)
 
 
 def test_what_elastic_jobs_cannot_do(one_node):

@@ -91,6 +91,7 @@ def test_numbers_that_change_for_a_moment_are_not_believed():
     assert steady.take({"a": 1}) == {"a": 2} and steady.take({"a": 2}) == {"a": 2}
     assert steady.take({"a": 3, "b": 1}) == {"a": 2, "b": 1}
     assert steady.take({"a": 3}) == {"a": 3}  # so does the loss of one
+    assert steady.take({"a": 4}, idle=["a"]) == {"a": 4} and steady.take({"a": 0}, idle=["a"]) == {"a": 4}
 
 
 def test_whom_to_blame():
