@@ -48,7 +48,7 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-torch-$*/bin/python scripts/stand_in_cuda.py
 	@touch $@
 
-ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
+ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-ray/.ready
 
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready

@@ -50,6 +50,7 @@ SUITES = [
     Suite("torch", ["tests/torch"]),
     Suite("tensorflow", ["tests/tensorflow"]),
     Suite("keras", ["tests/keras"]),
+    Suite("ray", ["tests/ray"], ".venv-ray"),
     Suite("examples", ["tests/examples"]),
     Suite("engine", ["tests/engine", "tests/numpy"]),
     Suite("jax", ["tests/jax"]),

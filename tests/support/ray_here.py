@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ray clusters of several nodes on this machine, small and by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from world import ROOT, SUPPORT
+
+# Before Ray is imported: no token in the home folder, no usage report, failures of nodes noticed in a second.
+SETTINGS = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "500",
+    "RAY_health_check_failure_threshold": "4",
+}
+NODE = {"object_store_memory": 10**8, "include_dashboard": False}
+
+
+def prepare():
+    """The environment of everything that Ray starts from here."""
+    os.environ.update(SETTINGS, PYTHONPATH=os.pathsep.join([ROOT, SUPPORT]))
+
+
+@contextlib.contextmanager
+def cluster(*cpus, connect=True, gpus=0, **head):
+    """A cluster with a node for each number of CPUs; the first is the head."""
+    prepare()
+    import ray
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(
+        initialize_head=True, head_node_args={**NODE, "num_cpus": cpus[0], "num_gpus": gpus, **head}
+    )
+    try:
+        for count in cpus[1:]:
+            made.add_node(num_cpus=count, num_gpus=gpus, object_store_memory=10**8)
+        if connect:
+            ray.init(address=made.address, log_to_driver=False)
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+OURS = (
+    "BaseHorovodWorker",
+    "AdapterHost",
+    "ElasticWorker",
+)  # Ray Train and Ray Data keep actors of their own
+
+
+def alive_actors():
+    """The actors of ours that Ray believes to be alive or about to start."""
+    from ray._private.state import actors
+
+    return [one for one in actors().values() if one["State"] != "DEAD" and one["ActorClassName"] in OURS]
+
+
+def held_groups():
+    """The placement groups that nobody has given back."""
+    from ray.util import placement_group_table
+
+    return [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
