@@ -104,7 +104,8 @@ class _Distributed:
         return getattr(self._hvd.inner, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _Distributed.__dict__ or name == "_hvd":  # schedulers replace `step`
+        foreign = "_hvd" not in self.__dict__  # a wrapper that takes on our class, as Lightning's does
+        if foreign or name in _Distributed.__dict__ or name == "_hvd":  # schedulers replace `step`
             object.__setattr__(self, name, value)
         else:
             setattr(self._hvd.inner, name, value)

@@ -48,8 +48,8 @@ class DataModule:
         shard_count: int = 1,
         schema_fields: Optional[List[str]] = None,
         storage_options: Optional[Dict[str, Any]] = None,
-        steps_per_epoch_train: Optional[int] = 1,
-        steps_per_epoch_val: Optional[int] = 1,
+        steps_per_epoch_train: int = 1,
+        steps_per_epoch_val: int = 1,
         verbose: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -120,11 +120,3 @@ class ParquetDataModule(DataModule):
             storage_options=self.storage_options,
             **more,
         )
-
-    def train_steps(self) -> int:
-        """Batches of a training epoch."""
-        return self.steps_per_epoch_train or len(self.train_reader)
-
-    def val_steps(self) -> int:
-        """Batches of a validation."""
-        return self.steps_per_epoch_val or len(self.val_reader) if self.val_reader is not None else 0

@@ -196,10 +196,11 @@ class AbstractFilesystemStore(Store):
         self, ckpt_path: str, model: Any, custom_objects: Optional[Dict[str, Any]] = None
     ) -> bytes:
         """The bytes of a checkpoint, after it was seen to load as a model like the one given."""
+        from horovod.spark.keras.flavour import Flavour
         from horovod.spark.keras.serialization import load_model
 
         data = self.read(ckpt_path)
-        load_model(data, like=model, custom_objects=custom_objects)
+        load_model(data, Flavour.of(model), custom_objects)
         return data
 
     # ---------------------------------------------------------------------------------------- private

@@ -58,6 +58,12 @@ class FitSpec:
         """Whether there are rows to validate on."""
         return self.dataset.val_rows > 0
 
+    def steps(self, size: int) -> Tuple[int, int]:
+        """Batches of an epoch and of a validation, on each of `size` ranks."""
+        train = -(-(self.dataset.train_rows // size) // self.batch_size)
+        val = -(-(self.dataset.val_rows // size) // self.val_batch_size)
+        return self.train_steps_per_epoch or train, self.validation_steps_per_epoch or val
+
     def open_data(self, rank: int, size: int, form: Callable[[Batch], Any], **more: Any) -> DataModule:
         """The data of a rank, to be used as a context manager.
 
@@ -65,6 +71,7 @@ class FitSpec:
             form: turns a dictionary of arrays into what the framework's loop wants.
             more: further keyword arguments for the data module.
         """
+        train_steps, val_steps = self.steps(size)
         return self.data_module(
             train_dir=self.store.train_data_path,
             val_dir=self.store.val_data_path,
@@ -79,8 +86,8 @@ class FitSpec:
             shard_count=size,
             schema_fields=self.columns if self.transformation_fn is None else None,
             storage_options=self.store.store.storage_options,
-            steps_per_epoch_train=self.train_steps_per_epoch,
-            steps_per_epoch_val=self.validation_steps_per_epoch,
+            steps_per_epoch_train=train_steps,
+            steps_per_epoch_val=val_steps,
             verbose=bool(self.verbose),
             seed=self.random_seed,
             window=self.shuffle_buffer_size,

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Any
+from typing import Any, Iterator
 
+from horovod.data import ParquetReader
 from horovod.data.torch import TorchBatches
 from horovod.spark.common.datamodule import ParquetDataModule
 
@@ -16,30 +16,31 @@ class TorchParquetDataModule(ParquetDataModule):
     """Reads Parquet; every iteration over the data is an epoch."""
 
     def train_data(self) -> Any:
-        if self.steps_per_epoch_train is None:
-            return TorchBatches(self.train_reader)
-        return _Limited(self.train_reader, self.steps_per_epoch_train)
+        return _Epochs(self.train_reader, self.steps_per_epoch_train)
 
     def val_data(self) -> Any:
         assert self.val_reader is not None
-        if self.steps_per_epoch_val is None:
-            return TorchBatches(self.val_reader)
-        return _Limited(self.val_reader, self.steps_per_epoch_val)
+        return _Epochs(self.val_reader, self.steps_per_epoch_val)
 
 
-class _Limited:
-    """Epochs of another length than the data has: they go on where the last one stopped."""
+class _Epochs:
+    """Epochs of a number of steps: if it is not that of the data, one goes on where the last one stopped."""
 
-    def __init__(self, reader: Any, steps: int) -> None:
-        endless = TorchBatches(reader)
-        self._batches = (batch for _ in iter(int, 1) for batch in endless)
+    def __init__(self, reader: ParquetReader, steps: int) -> None:
+        self._reader = reader
         self._steps = steps
+        self._batches: Iterator[Any] = iter(())
 
     def __len__(self) -> int:
         return self._steps
 
-    def __iter__(self) -> Any:
-        return islice(self._batches, self._steps)
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(self._steps):
+            batch = next(self._batches, None)
+            if batch is None:
+                self._batches = iter(TorchBatches(self._reader))
+                batch = next(self._batches)
+            yield batch
 
 
 # The names of the original's modules; all of them read with Arrow.

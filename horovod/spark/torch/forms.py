@@ -60,6 +60,11 @@ def matched(outputs: List[torch.Tensor], labels: List[torch.Tensor]) -> List[tor
     ]
 
 
+def numpy_type(dtype: torch.dtype) -> Any:
+    """The type of an array that becomes a tensor of this type without a copy, if there is one."""
+    return np.dtype("float32") if dtype == torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
+
+
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """On the host; NumPy has no bfloat16."""
     tensor = tensor.detach().cpu()

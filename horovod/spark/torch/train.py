@@ -13,6 +13,7 @@ from horovod.spark.common.fit_spec import FitSpec
 from horovod.spark.common.gpu import gpu_of_rank
 from horovod.spark.torch import forms
 from horovod.spark.torch.losses import Loss, one_for_each
+from horovod.spark.torch.metrics import measure
 
 History = List[Dict[str, Any]]
 
@@ -190,13 +191,7 @@ class _Run:
         return outputs, forms.matched(outputs, labels)
 
     def _measured(self, outputs: List[Any], labels: List[Any], loss: Any) -> Dict[str, Any]:
-        values = {"loss": loss.detach()}
-        several = len(outputs) > 1
-        for function in self._spec.metrics:
-            name = getattr(function, "__name__", type(function).__name__)
-            for column, output, label in zip(self._spec.label_cols, outputs, forms.matched(outputs, labels)):
-                values[f"{column}_{name}" if several else name] = function(output.detach(), label)
-        return values
+        return {"loss": loss.detach(), **measure(self._spec.metrics, self._spec.label_cols, outputs, labels)}
 
 
 class _Sums:
