@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Spark session for all tests that need no other."""
+"""One Spark session for all tests that need no other, and data for the estimators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
+from estimator_data import COLUMNS, rows  # noqa: E402
 from spark_here import session  # noqa: E402
 
 
@@ -14,3 +15,15 @@ from spark_here import session  # noqa: E402
 def spark():
     with session("local[2]") as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def df(spark):
+    return spark.createDataFrame(rows(), COLUMNS).coalesce(1).cache()
+
+
+@pytest.fixture
+def store(tmp_path):
+    from horovod.spark.common.store import Store
+
+    return Store.create(str(tmp_path / "store"))

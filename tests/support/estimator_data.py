@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows for the estimators' tests, and a backend that starts ranks on this machine."""
+"""Rows for the estimators' tests, and backends that start ranks on this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from world import worker_env
 
 ROWS = 200
+COLUMNS = ["features", "y", "positive", "weight", "held_out"]
 
 
 def rows(seed=0):
@@ -20,7 +21,27 @@ def rows(seed=0):
     ]
 
 
-def backend(num_proc=2):
+def two_ranks():
+    """Two processes."""
     from horovod.spark.common.backend import LocalBackend
 
-    return LocalBackend(num_proc, env=worker_env())
+    return LocalBackend(2, env=worker_env())
+
+
+def one_rank():
+    """This process: for tests that are not about ranks."""
+    from horovod.spark.common.backend import Backend
+
+    class InThisProcess(Backend):
+        def run(self, fn, args=(), kwargs=None, env=None):
+            from horovod.common.basics import basics
+
+            try:
+                return [fn(*args, **(kwargs or {}))]
+            finally:
+                basics.shutdown()
+
+        def num_processes(self):
+            return 1
+
+    return InThisProcess()

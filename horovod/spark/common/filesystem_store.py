@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import socket
 import tempfile
 import uuid
 import warnings
@@ -74,9 +76,8 @@ class AbstractFilesystemStore(Store):
         return _numbered(self._test, idx)
 
     def get_data_metadata_path(self, path: str) -> str:
-        from horovod.rendezvous.shared_memory import host_key
-
-        return f"{self.get_localized_path(path).rstrip('/')}_{host_key('')}_cached_metadata.pkl"
+        host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
+        return f"{self.get_localized_path(path).rstrip('/')}_{host}_cached_metadata.pkl"
 
     def saving_runs(self) -> bool:
         return self._save_runs
