@@ -63,16 +63,16 @@ def test_learns_and_transforms_on_two_ranks(df, store, package):
     assert store.exists(store.get_checkpoint_path(model.getRunId()))
 
 
-class Interrupt(keras.callbacks.Callback):
-    def on_epoch_end(self, epoch, logs=None):
-        if epoch == 2:
-            raise KeyboardInterrupt
+def interrupt(epoch, logs=None):
+    if epoch == 2:
+        raise KeyboardInterrupt
 
 
 @both
 def test_an_interrupted_run_goes_on(df, store, capfd, package):
     with pytest.raises(KeyboardInterrupt):
-        linear(package, store=store, run_id="r1", epochs=4, callbacks=[Interrupt()]).fit(df)
+        callback = package.callbacks.LambdaCallback(on_epoch_end=interrupt)
+        linear(package, store=store, run_id="r1", epochs=4, callbacks=[callback]).fit(df)
     path = store.get_checkpoint_path("r1")
     facts = facts_of(store.read(path))
     assert facts.epochs == 2 and facts.learning_rate == pytest.approx(0.05)
@@ -145,7 +145,8 @@ def test_several_inputs_and_outputs_custom_objects_and_saving(df, store, tmp_pat
 
     estimator.save(str(tmp_path / "estimator"))
     loaded = KerasEstimator.load(str(tmp_path / "estimator"))
-    assert loaded.getLossWeights() == [0.1, 0.9] and isinstance(loaded.getModel().layers[2], Scale)
+    assert loaded.getLossWeights() == [0.1, 0.9]
+    assert any(isinstance(layer, Scale) and layer.factor == 3.0 for layer in loaded.getModel().layers)
     assert loaded.getOptimizer().momentum == pytest.approx(0.1)
     model.save(str(tmp_path / "model"))
     again = KerasModel.load(str(tmp_path / "model"))
@@ -169,7 +170,7 @@ def test_the_best_model_is_kept(df, store):
     """A rate that explodes: the first epoch is the best."""
     callback = BestModelCheckpoint(monitor="loss")
     estimator = linear(
-        store=store, optimizer=keras.optimizers.SGD(0.9), checkpoint_callback=callback, epochs=3
+        store=store, optimizer=keras.optimizers.SGD(1.5), checkpoint_callback=callback, epochs=3
     )
     model = estimator.fit(df)
     losses = model.getHistory()["loss"]

@@ -99,6 +99,7 @@ class _Run:
                     steps_per_epoch=data.steps_per_epoch_train,
                     epochs=last,
                     initial_epoch=self._first_epoch,
+                    shuffle=False,  # the reader has done so
                     verbose=spec.verbose if hvd.rank() == 0 else 0,
                     callbacks=callbacks,
                     **validation,
