@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 if TYPE_CHECKING:
     from horovod.runner.settings import JobSettings
+    from horovod.runner.supervised_job import SupervisedJob
 
 
 def run(
@@ -114,9 +115,16 @@ def run(
 def run_job(settings: JobSettings, call: bytes) -> List[Any]:
     """Runs a pickled call (results.pickled) on every rank of a job."""
     from horovod.runner import results
-    from horovod.runner.job import Job, JobFailed, JobInterrupted
+    from horovod.runner.job import Job
 
-    job = Job(settings, prepare=lambda store: results.publish(store, call))
+    return results_of(Job(settings, prepare=lambda store: results.publish(store, call)))
+
+
+def results_of(job: SupervisedJob) -> List[Any]:
+    """Runs a job whose ranks call a published function. Returns what it returns, or raises what it raises."""
+    from horovod.runner import results
+    from horovod.runner.supervision import JobFailed, JobInterrupted
+
     try:
         job.run()
     except JobInterrupted as interruption:
@@ -128,7 +136,7 @@ def run_job(settings: JobSettings, call: bytes) -> List[Any]:
             results.raise_remote_error(job.store, failure.first.rank, failure.first.host)
         raise
     assert job.store is not None
-    return results.collect(job.store, settings.num_proc)
+    return results.collect(job.store, job.settings.num_proc)
 
 
 def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
