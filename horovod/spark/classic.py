@@ -7,6 +7,7 @@ import itertools
 import threading
 from typing import Any, Callable, Iterator, List, Optional, Sequence
 
+from horovod.spark.explaining import explained
 from horovod.spark.host_task import Launcher, be_a_host
 
 _numbers = itertools.count()
@@ -94,19 +95,3 @@ def driver_addresses(conf: Callable[[str], Optional[str]], nics: Optional[Sequen
     if ours and all(is_loopback(address) for address in ours):
         return ours
     return list(dict.fromkeys([*[one for one in ours if not is_loopback(one)], *own_addresses()])) or ours
-
-
-def explained(error: Exception) -> Exception:
-    """An error of Spark's job, with what to do about the mistakes that are made most often."""
-    text = str(error)
-    if "No module named 'horovod'" in text or "No module named 'cloudpickle'" in text:
-        return RuntimeError(
-            "The Python that runs Spark's tasks has no horovod. Install it there, or set PYSPARK_PYTHON (or "
-            f"spark.pyspark.python) to one that has it before the session is started. Spark says: {text}"
-        )
-    if "PYTHON_VERSION_MISMATCH" in text:
-        return RuntimeError(
-            "Spark's tasks run another version of Python than this process. Set PYSPARK_PYTHON (or "
-            f"spark.pyspark.python) to the same before the session is started. Spark says: {text}"
-        )
-    return error

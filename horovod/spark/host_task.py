@@ -36,30 +36,24 @@ def be_a_host(launcher: Launcher, number: int, context: Any) -> None:
     from horovod.runner.agent_socket import serve
     from horovod.spark.placing import TaskFacts
 
-    address = _reachable(launcher)
-    with _working_folder() as folder, _importable():
-        facts = TaskFacts(
-            task=number,
-            attempt=context.attemptNumber(),
-            host=socket.gethostname(),
-            machine=machine_key(),
-            address=address,
-            python=sys.executable,
-            folder=folder,
-            devices=_devices(context),
-        )
-        serve(address, launcher.port, launcher.secret, tag=facts.to_tag())
-
-
-def _reachable(launcher: Launcher) -> str:
-    """The first of the launcher's addresses that answers."""
     problems: List[str] = []
-    for address in launcher.addresses:
-        try:
-            with socket.create_connection((address, launcher.port), timeout=_TRY_SECONDS):
-                return address
-        except OSError as error:
-            problems.append(f"{address}:{launcher.port}: {error}")
+    with _working_folder() as folder, _importable():
+        for address in launcher.addresses:
+            facts = TaskFacts(
+                task=number,
+                attempt=context.attemptNumber(),
+                host=socket.gethostname(),
+                machine=machine_key(),
+                address=address,
+                python=sys.executable,
+                folder=folder,
+                devices=_devices(context),
+            )
+            try:
+                serve(address, launcher.port, launcher.secret, tag=facts.to_tag(), timeout=_TRY_SECONDS)
+                return
+            except OSError as error:
+                problems.append(f"{address}:{launcher.port}: {error}")
     raise ConnectionError(
         f"{socket.gethostname()} cannot reach the launcher of the Horovod job ({'; '.join(problems)}). "
         "Spark's tasks must be able to connect to any port of it: check firewalls and spark.driver.host"

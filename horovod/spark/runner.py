@@ -11,6 +11,7 @@ from horovod.runner.results import pickled
 from horovod.runner.run_function import results_of
 from horovod.runner.settings import JobSettings
 from horovod.spark.classic import ClassicTasks, driver_addresses
+from horovod.spark.connect import run_with_connect
 from horovod.spark.session import active_session, context_of, default_parallelism
 from horovod.spark.tasks_job import TasksJob
 
@@ -73,7 +74,8 @@ def run(
 def run_in_tasks(session: Any, settings: JobSettings, call: bytes) -> List[Any]:
     """Runs a pickled call on ranks in tasks of a session."""
     context = context_of(session)
-    assert context is not None
+    if context is None:
+        return run_with_connect(session, settings, call)
     tasks = ClassicTasks(context, settings.num_proc)
     addresses = driver_addresses(lambda name: context.getConf().get(name), settings.nics)
     job = TasksJob(
@@ -99,5 +101,5 @@ def _settings(
         env={name: str(value) for name, value in (env or {}).items()},
         start_timeout=float(limit),
         nics=list(nics) if nics else None,
-        verbose=verbose,
+        verbose=verbose - 1,  # what horovodrun says without -v is said for 1
     )

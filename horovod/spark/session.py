@@ -10,10 +10,22 @@ def active_session() -> Any:
     """The active session. Raises an exception if there is none."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise Exception("Could not find an active SparkContext, are you running in a PySpark session?")
-    return session
+    try:
+        return SparkSession.active()  # that of this thread, or the one all threads share
+    except Exception:
+        pass
+    if _context_without_session():
+        return SparkSession.builder.getOrCreate()
+    raise Exception("Could not find an active SparkContext, are you running in a PySpark session?")
+
+
+def _context_without_session() -> bool:
+    """Whether there is a SparkContext that no session was made for."""
+    try:
+        from pyspark import SparkContext
+    except ImportError:  # a package for Connect only
+        return False
+    return SparkContext._active_spark_context is not None
 
 
 def context_of(session: Any) -> Optional[Any]:
@@ -32,4 +44,7 @@ def default_parallelism() -> int:
     context = context_of(session)
     if context is not None:
         return int(context.defaultParallelism)
-    return int(session.range(1, numPartitions=None).rdd.getNumPartitions())
+    from pyspark.sql.functions import spark_partition_id
+
+    rows = session.range(1 << 20)  # Spark cuts it into as many parts
+    return int(rows.select(spark_partition_id()).distinct().count())

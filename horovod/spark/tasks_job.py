@@ -107,10 +107,10 @@ class TasksJob(SupervisedJob):
                 raise JobInterrupted(event.number)
             now = time.monotonic()
             if now >= deadline:
-                raise TimeoutException(self._too_few())
+                raise TimeoutException(too_few(len(self._called), self.settings))
             if now >= next_word:
                 next_word = now + _NEXT_WORD_SECONDS
-                self.say(f"{self._progress()}; waiting for the others")
+                self.say(f"{_progress(len(self._called), self.settings)}; waiting for the others")
 
     def _take(self, agent: AgentSocket) -> None:
         """One agent for each task; a further attempt of Spark at a task waits until the job is over."""
@@ -119,18 +119,6 @@ class TasksJob(SupervisedJob):
         if before is not None:
             self._spares.append(before)
         self._called[task] = agent
-
-    def _progress(self) -> str:
-        return f"{len(self._called)} of {self.settings.num_proc} Spark tasks have started"
-
-    def _too_few(self) -> str:
-        return (
-            "Timed out waiting for Spark tasks to start. Please check that you have enough resources to run "
-            "all Horovod processes. Each Horovod process runs in a Spark task. You may need to increase the "
-            "start_timeout parameter to a larger value if your Spark resources are allocated on-demand. "
-            f"{self._progress()}: there was room for no more. "
-            f"Timeout after {self.settings.start_timeout:g} seconds."
-        )
 
     # ---------------------------------------------------------------------------------- starting ranks
 
@@ -184,3 +172,18 @@ class TasksJob(SupervisedJob):
         for agent in [*self._spares, *self._called.values()]:
             agent.close()
         self._end_tasks(self._clean)
+
+
+def too_few(started: int, settings: JobSettings) -> str:
+    """What to say when not all tasks have started in time."""
+    return (
+        "Timed out waiting for Spark tasks to start. Please check that you have enough resources to run "
+        "all Horovod processes. Each Horovod process runs in a Spark task. You may need to increase the "
+        "start_timeout parameter to a larger value if your Spark resources are allocated on-demand. "
+        f"{_progress(started, settings)}: there was room for no more. "
+        f"Timeout after {settings.start_timeout:g} seconds."
+    )
+
+
+def _progress(started: int, settings: JobSettings) -> str:
+    return f"{started} of {settings.num_proc} Spark tasks have started"

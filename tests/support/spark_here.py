@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 
 from world import ROOT, SUPPORT
@@ -38,6 +39,25 @@ def session(master, conf=None):
     for name, value in {**SMALL, **(conf or {})}.items():
         builder = builder.config(name, value)
     started = builder.getOrCreate()
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@contextlib.contextmanager
+def connect_session(slots):
+    """A session through Spark Connect, with a server of its own."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, SUPPORT])
+    # The server is started by the first session and takes its settings from here.
+    words = [
+        f"--conf {name}={shlex.quote(value)}" for name, value in SMALL.items() if "parallelism" not in name
+    ]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*words, "pyspark-shell"])
+    started = SparkSession.builder.remote(f"local[{slots}]").getOrCreate()
     try:
         yield started
     finally:

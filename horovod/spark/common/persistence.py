@@ -12,6 +12,8 @@ from typing import Any, Dict
 
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLWritable
 
+from horovod.spark.session import is_connect
+
 _PICKLE = "__pickle__"
 
 
@@ -25,7 +27,16 @@ class HorovodParamsWriter(DefaultParamsWriter):
             param.name: encode(instance._portable(param.name, value))
             for param, value in instance._paramMap.items()
         }
-        DefaultParamsWriter.saveMetadata(instance, path, self.sparkSession, paramMap=values)
+        session = self.sparkSession
+        text = DefaultParamsWriter._get_metadata_to_save(instance, session, paramMap=values)
+        mode = "overwrite" if self.shouldOverwrite else "error"
+        frame = session.createDataFrame([(text,)], schema=["value"]).coalesce(1)
+        frame.write.mode(mode).text(f"{path}/metadata")
+
+    def _handleOverwrite(self, path: str) -> None:
+        """Deletes what is there; with Connect, where Spark cannot, the metadata is overwritten."""
+        if not is_connect(self.sparkSession):
+            super()._handleOverwrite(path)
 
 
 class HorovodParamsReader(DefaultParamsReader):
