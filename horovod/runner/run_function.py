@@ -142,12 +142,12 @@ def results_of(job: SupervisedJob) -> List[Any]:
 def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
     from horovod.common import config
 
-    made = {**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
+    made = {**importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
     config.check(made)
     return made
 
 
-def _importable(env: Dict[str, str]) -> Dict[str, str]:
+def importable(env: Dict[str, str]) -> Dict[str, str]:
     """Lets workers import what the caller can: its sys.path, as multiprocessing does."""
     from horovod.runner.settings import working_directory
 

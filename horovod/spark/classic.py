@@ -7,7 +7,6 @@ import itertools
 import threading
 from typing import Any, Callable, Iterator, List, Optional, Sequence
 
-from horovod.spark.explaining import explained
 from horovod.spark.host_task import Launcher, be_a_host
 
 _numbers = itertools.count()
@@ -40,7 +39,7 @@ class ClassicTasks:
                 numbers = self._context.parallelize(range(self._count), self._count)
                 numbers.mapPartitionsWithIndex(_task(launcher)).collect()
             except Exception as error:
-                ended(explained(error))
+                ended(error)
             else:
                 ended(None)
 

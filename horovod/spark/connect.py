@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Callable, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional
 
 from horovod.runner import results
 from horovod.runner.common.util.timeout import TimeoutException
@@ -25,6 +25,9 @@ from horovod.runner.settings import JobSettings
 from horovod.spark.explaining import explained
 from horovod.spark.host_task import Launcher, be_a_host
 from horovod.spark.tasks_job import TasksJob, too_few
+
+if TYPE_CHECKING:
+    from horovod.rendezvous.store_server import StoreServer
 
 # What is kept of the ranks' output, for each stream.
 _OUTPUT_BYTES = 4 << 20
@@ -42,8 +45,8 @@ class _Outcome:
     stderr: str = ""
 
 
-def run_with_connect(session: Any, settings: JobSettings, call: bytes) -> List[Any]:
-    """Runs a pickled call on ranks in tasks of a Connect session."""
+def run_with_connect(session: Any, settings: JobSettings, call: Optional[bytes]) -> List[Any]:
+    """Runs a pickled call, or without one the settings' command, on ranks in tasks of a Connect session."""
     import cloudpickle
 
     streams = settings.stdout or sys.stdout, settings.stderr or sys.stderr
@@ -58,7 +61,7 @@ def run_with_connect(session: Any, settings: JobSettings, call: bytes) -> List[A
     return outcome.results
 
 
-def _collect(session: Any, settings: JobSettings, call: bytes) -> List[Any]:
+def _collect(session: Any, settings: JobSettings, call: Optional[bytes]) -> List[Any]:
     """Runs the Spark job, and ends it if its tasks do not start in time."""
     tag = f"horovod.spark.run.{uuid.uuid4().hex}"
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -69,7 +72,7 @@ def _collect(session: Any, settings: JobSettings, call: bytes) -> List[Any]:
             tasks = session.range(0, settings.num_proc, 1, settings.num_proc)
             done.put(tasks.mapInArrow(_task(settings, call), "outcome binary", barrier=True).collect())
         except Exception as error:
-            done.put(explained(error))
+            done.put(error)
 
     watch = _Watch(session, settings.num_proc)
     threading.Thread(target=work, name="horovod-spark-connect", daemon=True).start()
@@ -88,7 +91,7 @@ def _collect(session: Any, settings: JobSettings, call: bytes) -> List[Any]:
     finally:
         watch.close()
     if isinstance(found, Exception):
-        raise Exception("Spark job has failed, see the error above.") from found
+        raise explained(found) from found
     return list(found)
 
 
@@ -119,7 +122,7 @@ class _Watch:
 # ---------------------------------------------------------------------------------------- in the tasks --
 
 
-def _task(settings: JobSettings, call: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _task(settings: JobSettings, call: Optional[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
         from pyspark import BarrierTaskContext
@@ -143,7 +146,7 @@ def _task(settings: JobSettings, call: bytes) -> Callable[[Iterator[Any]], Itera
 class _Lead:
     """The launcher, in a thread of task 0."""
 
-    def __init__(self, settings: JobSettings, call: bytes) -> None:
+    def __init__(self, settings: JobSettings, call: Optional[bytes]) -> None:
         self._settings = replace(settings, stdout=_Kept(), stderr=_Kept())
         self._call = call
         self._launchers: queue.Queue[Launcher] = queue.Queue()
@@ -177,13 +180,21 @@ class _Lead:
             addresses,
             lambda launcher, ended: self._launchers.put(launcher),
             lambda clean: None,
-            prepare=lambda store: results.publish(store, self._call),
+            self._prepare,
         )
         try:
-            self._outcome.results = results_of(job)
+            if self._call is None:
+                job.run()
+                self._outcome.results = []
+            else:
+                self._outcome.results = results_of(job)
         except BaseException as error:
             self._outcome.error = error
             self._outcome.cause = str(error.__cause__ or "")
+
+    def _prepare(self, store: StoreServer) -> None:
+        if self._call is not None:
+            results.publish(store, self._call)
 
 
 @dataclass

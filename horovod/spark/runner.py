@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.runner import results
 from horovod.runner.results import pickled
@@ -12,8 +12,11 @@ from horovod.runner.run_function import results_of
 from horovod.runner.settings import JobSettings
 from horovod.spark.classic import ClassicTasks, driver_addresses
 from horovod.spark.connect import run_with_connect
-from horovod.spark.session import active_session, context_of, default_parallelism
+from horovod.spark.session import active_session, default_parallelism, is_connect
 from horovod.spark.tasks_job import TasksJob
+
+if TYPE_CHECKING:
+    from horovod.rendezvous.store_server import StoreServer
 
 START_TIMEOUT = "HOROVOD_SPARK_START_TIMEOUT"
 _START_TIMEOUT_SECONDS = 600.0
@@ -64,7 +67,7 @@ def run(
             "horovod.spark.run does not start ranks with mpirun. Leave use_mpi out: nothing here needs MPI"
         )
     session = active_session()
-    settings = _settings(num_proc or default_parallelism(), start_timeout, env, nics, verbose)
+    settings = make_settings(num_proc or default_parallelism(), start_timeout, env, nics, verbose)
     settings.stdout, settings.stderr = stdout, stderr
     settings.prefix_output_with_timestamp = prefix_output_with_timestamp
     settings.command = [*([executable] if executable else []), "-m", "horovod.runner.run_task"]
@@ -73,24 +76,34 @@ def run(
 
 def run_in_tasks(session: Any, settings: JobSettings, call: bytes) -> List[Any]:
     """Runs a pickled call on ranks in tasks of a session."""
-    context = context_of(session)
-    if context is None:
+    if is_connect(session):
         return run_with_connect(session, settings, call)
+    return results_of(_job(session, settings, lambda store: results.publish(store, call)))
+
+
+def command_in_tasks(session: Any, settings: JobSettings) -> None:
+    """Runs the settings' command as ranks in tasks of a session."""
+    if is_connect(session):
+        run_with_connect(session, settings, None)
+    else:
+        _job(session, settings, lambda store: None).run()
+
+
+def _job(session: Any, settings: JobSettings, prepare: Callable[[StoreServer], None]) -> TasksJob:
+    context = session.sparkContext
     tasks = ClassicTasks(context, settings.num_proc)
     addresses = driver_addresses(lambda name: context.getConf().get(name), settings.nics)
-    job = TasksJob(
-        settings, addresses, tasks.start, tasks.end, prepare=lambda store: results.publish(store, call)
-    )
-    return results_of(job)
+    return TasksJob(settings, addresses, tasks.start, tasks.end, prepare)
 
 
-def _settings(
+def make_settings(
     num_proc: int,
     start_timeout: Optional[float],
     env: Optional[Dict[str, str]],
     nics: Optional[Sequence[str]],
     verbose: int,
 ) -> JobSettings:
+    """The settings of a job in Spark tasks."""
     if num_proc < 1:
         raise ValueError(f"horovod.spark.run(num_proc={num_proc!r}): there must be at least one rank")
     limit = start_timeout or float(os.environ.get(START_TIMEOUT) or _START_TIMEOUT_SECONDS)

@@ -19,6 +19,7 @@ from horovod.runner.settings import JobSettings
 from horovod.runner.supervised_job import SupervisedJob
 from horovod.runner.supervision import Interrupted, JobInterrupted
 from horovod.runner.worker_env import worker_env
+from horovod.spark.explaining import explained
 from horovod.spark.host_task import Launcher
 from horovod.spark.placing import TaskFacts, in_rank_order, shown, slots_of
 from horovod.spark.task import DEVICES
@@ -102,7 +103,7 @@ class TasksJob(SupervisedJob):
             if isinstance(event, TaskCalled):
                 self._take(event.agent)
             elif isinstance(event, SparkEnded):
-                raise Exception("Spark job has failed, see the error above.") from event.error
+                raise explained(event.error) from event.error
             elif isinstance(event, Interrupted):
                 raise JobInterrupted(event.number)
             now = time.monotonic()

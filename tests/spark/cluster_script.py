@@ -17,7 +17,7 @@ from spark_here import session
 import horovod.spark
 
 GPUS = """#!/bin/sh
-echo '{"name": "gpu", "addresses": ["3", "5"]}'
+echo '{"name": "gpu", "addresses": ["3"]}'
 """
 
 
@@ -30,7 +30,6 @@ def place():
     from horovod.spark.task import get_available_devices
 
     hvd.init()
-    # The executor's JVM is the parent of Spark's Python daemon, which is that of the task and its guard.
     return hvd.rank(), hvd.local_size(), get_available_devices(), os.environ["HOROVOD_HOSTNAME"]
 
 
@@ -62,7 +61,7 @@ def main(folder):
         "spark.dynamicAllocation.initialExecutors": "1",
         "spark.dynamicAllocation.minExecutors": "1",
         "spark.dynamicAllocation.maxExecutors": "2",
-        "spark.worker.resource.gpu.amount": "2",
+        "spark.worker.resource.gpu.amount": "1",
         "spark.worker.resource.gpu.discoveryScript": script,
         "spark.executor.resource.gpu.amount": "1",
         "spark.task.resource.gpu.amount": "1",

@@ -187,6 +187,20 @@ def test_another_python(spark, tmp_path):
     assert found == ["1"]
 
 
+def test_a_python_without_horovod(spark, tmp_path, monkeypatch):
+    """As if PYSPARK_PYTHON named one: it does not find this tree."""
+    script = tmp_path / "python"
+    script.write_text(
+        "#!/bin/sh\ncd /\n"
+        f"PYTHONPATH=$(echo $PYTHONPATH | tr : '\\n' | grep -v '^{ROOT}' | paste -sd:)\n"
+        f'export PYTHONPATH\nexec {sys.executable} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+    with pytest.raises(RuntimeError, match="has no horovod. Install it there, or set PYSPARK_PYTHON"):
+        horovod.spark.run(total, num_proc=2, start_timeout=60)
+
+
 def test_what_is_refused(spark):
     with pytest.raises(ValueError, match="Leave use_mpi out"):
         horovod.spark.run(total, use_mpi=True)

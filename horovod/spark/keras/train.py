@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from horovod.spark.common.fit_spec import FitSpec
-from horovod.spark.common.gpu import gpu_of_rank
+from horovod.spark.common.gpu import show_gpu
 from horovod.spark.keras import serialization
 from horovod.spark.keras.flavour import Flavour
 from horovod.spark.keras.forms import Examples, Inputs
@@ -40,7 +40,7 @@ def train(pickled: bytes, flavour: Flavour, use_gpu: bool) -> Optional[Tuple[His
     from horovod.common.basics import basics
 
     basics.init()
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu_of_rank()) if use_gpu else "-1"
+    show_gpu(use_gpu)
     keras = flavour.load()
     spec: KerasSpec = cloudpickle.loads(pickled)
     if spec.random_seed is not None:
