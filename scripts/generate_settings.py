@@ -15,7 +15,8 @@ from typing import Any, List
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
-from horovod.common.config import DOES_NOTHING, MEBIBYTE, SETTINGS, Setting, _opposite  # noqa: E402
+from horovod.common.config import DOES_NOTHING, MEBIBYTE, SETTINGS, _opposite  # noqa: E402
+from horovod.common.setting import Setting  # noqa: E402
 
 TARGET = os.path.join(ROOT, "docs", "settings.md")
 

@@ -22,7 +22,7 @@ from horovod.common import (
 )
 from horovod.common import process_sets as all_sets
 from horovod.common.constants import Adasum, Average, Max, Min, Product, Sum
-from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError
+from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet
 from horovod.rendezvous import bootstrap, mpi_library, over_mpi
 from horovod.rendezvous.detection import detect
@@ -125,7 +125,7 @@ class HorovodBasics:
 
         Called while an exception is on its way (`finally: hvd.shutdown()`), it tells the others of that.
         """
-        self._stop(exit_reason.in_flight(HorovodInternalError))
+        self._stop(exit_reason.in_flight((HorovodInternalError, HostsUpdatedInterrupt)))
 
     def _end(self) -> None:
         """At the end of the process: says why it ends, unless all is well."""

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-_REMOVED_ONLY = 1  # HostUpdateResult.removed of horovod.runner.elastic.worker
+_REMOVED_ONLY = 1  # of the flags "removed" (1) and "added" (2)
 
 
 class WorkerNotificationManager:

@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from types import TracebackType
-from typing import Any, NoReturn, Optional, Type
+from typing import Any, NoReturn, Optional, Tuple, Type
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LONGEST = 300
@@ -54,7 +54,7 @@ def of_this_process() -> Optional[str]:
     return _exit
 
 
-def in_flight(consequences: Type[BaseException]) -> Optional[str]:
+def in_flight(consequences: Tuple[Type[BaseException], ...]) -> Optional[str]:
     """The exception that the caller is handling; None without one, or if others caused it."""
     error = sys.exc_info()[1]
     if error is None or isinstance(error, consequences):

@@ -35,6 +35,7 @@ import time
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from horovod.rendezvous import auth
+from horovod.rendezvous.complaints import Complaints
 from horovod.rendezvous.connection import Connection, Conversation
 from horovod.rendezvous.errors import AuthenticationError, OutOfDescriptors, is_exhaustion
 from horovod.rendezvous.fork import guard
@@ -84,7 +85,7 @@ class Acceptor:
         self._timers: List[Tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._calls: Deque[Callable[[], None]] = collections.deque()
-        self._log = _Complaints()
+        self._log = Complaints()
         self._closing = self._over = False
         self._closing_lock = threading.Lock()
         self._exhausted_since: Optional[float] = None
@@ -299,29 +300,3 @@ class Acceptor:
         for listener in self._listeners:
             listener.close()
         self._log.close()
-
-
-class _Complaints:
-    """A log of what strangers do: at most one line a second, however many they are."""
-
-    SECONDS = 1.0
-
-    def __init__(self) -> None:
-        self._next = 0.0
-        self._more = 0
-        self._last = ""
-
-    def say(self, text: str) -> None:
-        """Logs the text, or counts it until the next line may be written."""
-        if time.monotonic() < self._next:
-            self._more += 1
-            self._last = text
-            return
-        self._next = time.monotonic() + self.SECONDS
-        log.warning("%s%s", text, f" (and {self._more} more like it)" if self._more else "")
-        self._more = 0
-
-    def close(self) -> None:
-        """Mentions what was only counted so far."""
-        if self._more:
-            log.warning("%s (and %d more like it)", self._last, self._more - 1)

@@ -85,21 +85,22 @@ def _start_in(store: StoreClient, identity: Identity, facts: Callable[[Identity]
             text = str(error)  # of the store: somebody else's failure, which all have heard of
             if isinstance(error, StoreTimeout) or not isinstance(error, StoreError):
                 text = f"{me} could not start: {error}"
-                _give_up(store, text)
+                _give_up(store, me, text)
             store.done()
             raise HorovodInternalError(text) from error
         except BaseException as error:
-            _give_up(store, f"{me} gave up during init: {error!r}")
+            _give_up(store, me, f"{me} gave up during init: {error!r}")
             raise
 
 
-def _give_up(store: StoreClient, text: str) -> None:
-    """Lets the others of this generation fail with this reason."""
-    try:
-        store.fail(text)
-        store.done()
-    except StoreError:
-        pass
+def _give_up(store: StoreClient, me: Identity, text: str) -> None:
+    """Lets the others of this generation fail with this reason, if it has a place in one."""
+    if me.generation:
+        try:
+            store.fail(text)
+            store.done()
+        except StoreError:
+            pass
 
 
 def _form(me: Identity, store: StoreClient, facts: Card) -> World:

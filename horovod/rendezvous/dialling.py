@@ -17,6 +17,9 @@ _ATTEMPT_SECONDS = 3.0
 # A peer that hangs up after it saw our proof either holds another secret, or was crowded at that very moment.
 _SECOND_CHANCES = 3
 
+# Silence may end; a reset while connecting is what a crowded peer does to its oldest connection.
+_PASSING = (socket.timeout, ConnectionResetError, ConnectionAbortedError)
+
 Address = Union[Tuple[str, int], bytes]  # host and port, or the name of a Unix socket
 
 
@@ -63,7 +66,7 @@ def dial(
             elif isinstance(error, AuthenticationError):
                 again = False
             else:
-                again = waits or isinstance(error, socket.timeout)
+                again = waits or isinstance(error, _PASSING)
             if not again or time.monotonic() + pause >= deadline:
                 raise
         check()

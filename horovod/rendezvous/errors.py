@@ -6,6 +6,7 @@ ConnectionError
  │   └─ HungUp              ... because it hung up before it could: dropped, dead, or it holds another secret
  └─ WireError               a frame that this connection's key did not sign, or that makes no sense
 RuntimeError
+ ├─ CannotListen            this process cannot open a port where it was told to
  ├─ OutOfDescriptors        this process may open no more files: its own fault, never a peer's
  └─ StoreError              the job failed while its ranks were finding each other
      ├─ StoreRefused        somebody else answers where the store should be, or with another secret
@@ -41,6 +42,10 @@ class HungUp(AuthenticationError):
 
 class WireError(ConnectionError):
     """A frame that this connection's key did not sign, or that makes no sense."""
+
+
+class CannotListen(RuntimeError):
+    """An address is not this machine's, or its port is taken."""
 
 
 class OutOfDescriptors(RuntimeError):

@@ -20,8 +20,8 @@ by name.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from horovod.rendezvous.errors import Dismissed, StoreError, Superseded
 
@@ -116,14 +116,15 @@ class Generations:
 
     Args:
         size: how many ranks the launcher started, if known: others are refused.
-        on_change: called with a generation whose waiting members have something to hear.
+        on_change: called with a generation whose waiting members have something to hear, and whether that is
+            that it has just failed.
         driven: a driver will assign ranks; workers that come before wait for it.
     """
 
     def __init__(
         self,
         size: Optional[int] = None,
-        on_change: Callable[[Generation], None] = lambda generation: None,
+        on_change: Callable[[Generation, bool], None] = lambda generation, failed: None,
         driven: bool = False,
     ) -> None:
         self.size = size
@@ -185,7 +186,7 @@ class Generations:
 
     def _check_claim(self, claim: Claim) -> str:
         """The name under which a static job knows a worker: its rank in the job."""
-        if not 0 <= claim.rank < claim.size:
+        if not 0 <= claim.rank < claim.size or len(claim.group) not in (0, claim.size):
             raise StoreError(
                 f"worker {claim.worker!r} on {claim.host} asks for its rank, but its launcher assigns none"
             )
@@ -220,18 +221,19 @@ class Generations:
             self._fail(found, f"{member} disappeared while the job was starting (its process ended)")
 
     def check(self, found: Generation, member: Member) -> None:
-        """Raises if a member has nothing to wait for any more: its world has failed, or is not the newest."""
-        self.raise_failure()
-        newest = self._newest.get(member.claim.group)
-        if newest is not None and newest.number > found.number:
-            late = f"{member} belongs to generation {found.number}; the job is at {newest.number}"
-            raise self._kind()(late if found.failure is None else f"{late} ({found.failure})")
-        if found.failure is not None:
-            raise self._kind()(found.failure)
+        """Raises if a member has nothing to wait for any more: its world has failed, or was given up.
 
-    def _kind(self) -> Type[StoreError]:
-        """A driver that lost one generation assigns the next: its workers ask again instead of failing."""
-        return Superseded if self.driven else StoreError
+        A static world that all have joined goes on to form while a fast rank may be back for the next.
+        """
+        self.raise_failure()
+        # A driver that lost one generation assigns the next: its workers ask again instead of failing.
+        error = Superseded if self.driven else StoreError
+        newest = self._newest.get(member.claim.group)
+        if newest is not None and newest.number > found.number and (found.failure or self.driven):
+            late = f"{member} belongs to generation {found.number}; the job is at {newest.number}"
+            raise error(f"{late} ({found.failure})" if found.failure else late)
+        if found.failure is not None:
+            raise error(found.failure)
 
     # --------------------------------------------------------------------------- launcher, driver --
 
@@ -250,7 +252,7 @@ class Generations:
         before = self._newest.get(())
         opened = self._open((), seats)
         if before is not None:
-            self._on_change(before)
+            self._on_change(before, False)
         return opened.number
 
     def dismiss(self, worker: str, reason: str) -> None:
@@ -270,7 +272,7 @@ class Generations:
         if self.failure is None:
             self.failure = reason
         for found in list(self._newest.values()):
-            self._on_change(found)
+            self._on_change(found, False)
 
     def fail_generation(self, found: Generation, reason: str) -> None:
         """This life of the world has failed; its members may try again."""
@@ -289,22 +291,16 @@ class Generations:
 
     def _open(self, group: Group, seats: Mapping[str, Seat]) -> Generation:
         self._last += 1
-        numbered = {worker: _numbered(seat, self._last) for worker, seat in seats.items()}
+        numbered = {worker: replace(seat, generation=self._last) for worker, seat in seats.items()}
         made = self._newest[group] = Generation(self._last, numbered)
         return made
 
     def _fail(self, found: Generation, reason: str) -> None:
         if found.failure is None:
             found.failure = reason
-            self._on_change(found)
+            self._on_change(found, True)
 
 
 def _claimed_seats(claim: Claim) -> Dict[str, Seat]:
     workers: Sequence[int] = claim.group or range(claim.size)
     return {str(worker): Seat(rank, claim.size) for rank, worker in enumerate(workers)}
-
-
-def _numbered(seat: Seat, generation: int) -> Seat:
-    values = seat.as_dict()
-    values["generation"] = generation
-    return Seat(**values)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import ctypes.util
 import glob
 import os
 import sys
@@ -233,9 +232,7 @@ def load(family: Optional[str] = None) -> Mpi:
 def found() -> bool:
     """Whether there is an MPI library to load, without loading it."""
     known = candidates()
-    return any(os.path.isabs(path) and os.path.exists(path) for path in known) or bool(
-        ctypes.util.find_library("mpi")
-    )
+    return any(os.path.isabs(path) and os.path.exists(path) for path in known) or bool(_installed())
 
 
 def fits(found: str, family: str) -> bool:
@@ -256,10 +253,17 @@ def candidates() -> List[str]:
             paths += sorted(glob.glob(os.path.join(prefix, folder, "libmpi.so*")), key=len)
             paths += sorted(glob.glob(os.path.join(prefix, folder, "libmpich.so*")), key=len)
             paths += sorted(glob.glob(os.path.join(prefix, folder, "libmpi_abi.so*")), key=len)
-    found = ctypes.util.find_library("mpi")
+    found = _installed()
     paths += [found] if found else []
     paths += ["libmpi.so.40", "libmpi.so.12", "libmpi.so", "libmpich.so", "libmpi_abi.so.0"]
     return list(dict.fromkeys(paths))
+
+
+def _installed() -> Optional[str]:
+    """The libmpi that the system's linker knows."""
+    from ctypes.util import find_library  # runs programs, and imports what that takes: not for everybody
+
+    return find_library("mpi")
 
 
 def mapped_libraries() -> List[str]:

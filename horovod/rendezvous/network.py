@@ -11,7 +11,7 @@ import struct
 from typing import List, Optional, Sequence, Tuple
 
 from horovod.common import config
-from horovod.rendezvous.errors import StoreError
+from horovod.rendezvous.errors import CannotListen
 from horovod.rendezvous.fork import guard
 
 LISTEN_BACKLOG = 1024
@@ -142,7 +142,7 @@ def listen(addresses: Sequence[str], port: int = 0) -> List[socket.socket]:
         except OSError as error:
             for one in (sock, *sockets):
                 one.close()
-            raise StoreError(f"cannot listen on {address}:{port}: {error}") from error
+            raise CannotListen(f"cannot listen on {address}:{port}: {error}") from error
         sockets.append(sock)
     return sockets
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from typing import Tuple
+from typing import Sequence, Tuple
 
 from horovod.rendezvous.errors import WireError
 
@@ -30,6 +30,7 @@ KEY_LENGTH = struct.Struct(">H")
 SECONDS = struct.Struct(">d")
 MAX_SECONDS = 1e6  # the longest anybody may wait
 MAC_BYTES = 32
+_SMALL = 1 << 16
 # A result of horovod.run may be a whole model; above this it belongs into a file.
 MAX_FRAME = 8 << 30
 
@@ -48,9 +49,10 @@ class Signer:
         self._direction = direction
         self._count = 0
 
-    def frame(self, payload: bytes) -> Tuple[bytes, bytes, bytes]:
-        """What to send for a payload, in three parts: it may be large, and need not be copied."""
-        return LENGTH.pack(len(payload)), payload, self._mac(payload)
+    def frame(self, payload: bytes) -> Sequence[bytes]:
+        """What to send for a payload: one packet if it is small, parts that need no copy if it is large."""
+        parts = (LENGTH.pack(len(payload)), payload, self._mac(payload))
+        return [b"".join(parts)] if len(payload) < _SMALL else parts
 
     def check(self, payload: bytes, mac: bytes) -> None:
         """Raises unless the peer signed exactly this frame at exactly this place."""

@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 from horovod.runner.channel import Channel, PipeChannel
 from horovod.runner.guard import ALL
@@ -69,7 +69,7 @@ class Agent:
         self._silence: Optional[float] = None
         self._workers = LocalHost(self._facts["host"], self._output, self._happened)
         self._ping = threading.Semaphore(0)
-        self._running = 0
+        self._running: Set[int] = set()
         self._gone = False
 
     def serve(self) -> None:
@@ -110,7 +110,7 @@ class Agent:
             self._env.update(setup["env"])
             self._silence = setup["silence"]
         elif kind == START:
-            self._running += 1
+            self._running.add(worker)
             self._workers.start(self._spec(worker, json.loads(data)))
         elif kind == END:
             self._workers.end(worker, float(data))
@@ -131,7 +131,7 @@ class Agent:
 
     def _happened(self, event: Event) -> None:
         if isinstance(event, WorkerExited):
-            self._running -= 1
+            self._running.discard(event.worker)
             self._send(EXITED, event.worker, b"%d" % event.code)
 
     def _send(self, kind: int, worker: int = ALL, data: bytes = b"") -> None:

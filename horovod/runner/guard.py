@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 START, END, SIGNAL, BYE, EXITED = range(5)
 ALL = -1
+CANNOT_START = 127  # as in shells
 LENGTH = struct.Struct(">I")
 # How long workers have to end themselves when the launcher is gone.
 ORPHAN_GRACE_SECONDS = 3.0
@@ -167,17 +168,18 @@ class Guard:
     def _start(self, worker: int, command: list[bytes], env: dict[bytes, bytes], cwd: bytes) -> None:
         out, err = self._incoming.descriptors()
         me = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            try:
+        try:
+            pid = os.fork()
+            if pid == 0:
                 _become(me, command, env, cwd, out, err)
-            except BaseException as error:
-                why = getattr(error, "strerror", None) or str(error)
-                os.write(
-                    err, f"cannot start {os.fsdecode(command[0])!r} in {os.fsdecode(cwd)}: {why}\n".encode()
-                )
-            os._exit(127)
-        self._workers[worker] = Worker(pid)
+            self._workers[worker] = Worker(pid)
+        except BaseException as error:
+            why = getattr(error, "strerror", None) or str(error)
+            text = f"cannot start {os.fsdecode(command[0])!r} in {os.fsdecode(cwd)}: {why}\n"
+            os.write(err, text.encode(errors="replace"))
+            if os.getpid() != me:
+                os._exit(CANNOT_START)
+            self._tell(EXITED, worker, CANNOT_START)  # not even a process could be had
         os.close(out)
         os.close(err)
 
@@ -234,11 +236,11 @@ class Guard:
 def _become(
     parent: int, command: list[bytes], env: dict[bytes, bytes], cwd: bytes, out: int, err: int
 ) -> None:
-    """Turns the forked child into the worker."""
+    """Turns the forked child into the worker; never returns."""
     os.setsid()
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(127)  # it died before the line above
+        os._exit(CANNOT_START)  # it died before the line above
     signal.set_wakeup_fd(-1)
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):

@@ -81,7 +81,7 @@ class LocalHost:
             pipes = _pipes()
         except OSError as error:
             self._output(spec.worker, STDERR, f"cannot start it: {error.strerror} (ulimit -n)\n".encode())
-            self._ended(spec.worker, 127)
+            self._ended(spec.worker, guard.CANNOT_START)
             return
         self._streams.add(spec.worker, {STDOUT: pipes[0], STDERR: pipes[2]})
         command = [os.fsencode(word) for word in spec.command]
@@ -147,12 +147,15 @@ class LocalHost:
         """Hears from the guard how workers end."""
         assert self._link is not None
         incoming = guard.Incoming(self._link)
+        poll = select.poll()
+        poll.register(self._link, select.POLLIN)
         try:
             while True:
-                readable, _, _ = select.select([self._link], [], [], self._overdue())
+                wait = self._overdue()
+                readable = poll.poll(None if wait is None else wait * 1000 + 1)
                 for _, worker, code in incoming.receive() if readable else ():
                     self._ended(worker, code)
-        except (OSError, ValueError, EOFError):
+        except (OSError, EOFError):
             self._guard_is_gone()
 
     def _guard_is_gone(self) -> None:

@@ -18,8 +18,6 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
-from horovod.common import exit_reason
-
 if TYPE_CHECKING:
     from horovod.rendezvous.store import StoreClient
     from horovod.rendezvous.store_server import StoreServer
@@ -91,10 +89,17 @@ def raise_remote_error(store: StoreServer, rank: int, host: str) -> None:
 # ---------------------------------------------------------------------------- the ranks' side
 
 
-def call_published(open_store: Callable[[], StoreClient], rank: int) -> int:
+def call_published(
+    open_store: Callable[[], StoreClient],
+    rank: int,
+    on_error: Callable[[BaseException], None] = lambda error: None,
+) -> int:
     """Fetches the function, calls it, leaves the result or the exception. Returns the exit status.
 
-    open_store connects anew each time: the function may run for days.
+    Args:
+        open_store: connects anew each time it is called: the function may run for days.
+        rank: whose result it is.
+        on_error: called with what the function raised, before anything else is done about it.
     """
     import cloudpickle
 
@@ -104,7 +109,7 @@ def call_published(open_store: Callable[[], StoreClient], rank: int) -> int:
         function, args, kwargs = cloudpickle.loads(call)
         key, value = _RESULT, cloudpickle.dumps(function(*args, **kwargs))
     except Exception as error:
-        exit_reason.note(error)
+        on_error(error)
         text = traceback.format_exc()
         print(text, end="", file=sys.stderr, flush=True)
         key, value = _ERROR, cloudpickle.dumps((_portable(error), text))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
+from horovod.common import exit_reason
 from horovod.rendezvous.detection import detect
 from horovod.rendezvous.errors import StoreError
 from horovod.rendezvous.identity import host_name
@@ -23,7 +24,7 @@ def main() -> int:
         print("horovod.runner.run_task is started by horovod.run, not by hand", file=sys.stderr)
         return 2
     try:
-        return call_published(_open_store, detect().rank)
+        return call_published(_open_store, detect().rank, exit_reason.note)
     except StoreError as error:  # the job has failed, or its launcher is gone
         print(f"horovod.run: StoreError: {error}", file=sys.stderr)
         return 1

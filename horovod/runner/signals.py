@@ -23,11 +23,10 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            self._catch(signal.SIGTSTP, self._stopped)
             self._catch(signal.SIGTERM, self._asked_to_end)
-            for number in (signal.SIGINT, signal.SIGHUP):
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
                 if signal.getsignal(number) != signal.SIG_IGN:
-                    self._catch(number, self._asked_to_end)
+                    self._catch(number, self._stopped if number == signal.SIGTSTP else self._asked_to_end)
         return self
 
     def __exit__(self, *exc: object) -> None:

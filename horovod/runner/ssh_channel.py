@@ -93,10 +93,10 @@ class SshChannel(PipeChannel):
         if not self._reached:
             self._process.kill()  # still connecting: nothing to end over there
         assert self._process.stdin is not None
-        try:
+        if self._lock.acquire(timeout=_HANG_UP_SECONDS):  # not while a message is being written
             self._process.stdin.close()
-        except OSError:
-            pass
+            self._write_end = -1
+            self._lock.release()
         try:
             self._process.wait(_HANG_UP_SECONDS)
         except subprocess.TimeoutExpired:

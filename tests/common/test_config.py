@@ -179,7 +179,7 @@ def test_what_does_nothing_is_listed_once_and_nowhere_described_as_working():
     for setting in config.SETTINGS:
         inert = setting.name in config.DOES_NOTHING
         assert (f"`{setting.env}`" in listed) == inert and (f"| `{setting.env}` " in working) != inert
-        assert setting.description.startswith("Accepted for compatibility, does nothing: ") == inert
+        assert config.description(setting).startswith("Accepted for compatibility, does nothing: ") == inert
     assert set(config.DOES_NOTHING) <= set(config.BY_NAME)
 
 

@@ -18,6 +18,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strangers import closed_by_peer, reset
 from world import worker_env
 
 from horovod.rendezvous import acceptor as module
@@ -67,22 +68,6 @@ def asks(address, text=b"hello"):
             assert part, "hung up"
             answer += part
     return answer == text
-
-
-def closed_by_peer(sock):
-    sock.settimeout(10)
-    try:
-        while sock.recv(4096):
-            pass
-    except ConnectionResetError:
-        pass
-    return True
-
-
-def reset(sock):
-    """Closes with a reset instead of a goodbye."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
 
 
 @fuzz

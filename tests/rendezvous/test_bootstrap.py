@@ -172,6 +172,15 @@ def test_a_wrong_argument_on_one_rank_is_named_by_all_at_once():
     assert "rank 1 on localhost gave up during init: ValueError" in errors[0][1] and errors[0] == errors[2]
 
 
+def test_an_address_that_cannot_be_bound_is_named_by_all_at_once():
+    errors = errors_of(
+        "from horovod.rendezvous import bootstrap; bootstrap._my_address = lambda store: '203.0.113.7'"
+    )
+    for kind, text in errors:
+        assert kind == "HorovodInternalError"
+        assert "rank 1 on localhost could not start: cannot listen on 203.0.113.7" in text
+
+
 def test_an_interface_that_is_not_there_is_named_by_all_at_once():
     for kind, text in errors_of("os.environ['HOROVOD_GLOO_IFACE'] = 'nope0'"):
         assert kind == "HorovodInternalError"
@@ -248,6 +257,21 @@ def test_a_rank_that_ends_well_without_joining_is_named_at_once(tmp_path):
     done = subprocess.run(command, env=worker_env(PATIENT), capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "rank 1 on localhost ended with exit code 0 before it joined" in done.stderr
+
+
+def in_and_out():
+    """Nothing but joining and leaving: a fast rank is back before a slow one knows that all are there."""
+    import horovod.numpy as hvd
+
+    for _ in range(15):
+        hvd.init()
+        hvd.shutdown()
+    hvd.init()
+    return float(hvd.allreduce(1.0, op=hvd.Sum))
+
+
+def test_ranks_may_join_and_leave_at_once_any_number_of_times():
+    assert run_world(in_and_out, 3, hosts="localhost:2,127.0.0.1:1") == [3.0] * 3
 
 
 def broken_then_well():

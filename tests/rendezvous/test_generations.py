@@ -66,11 +66,11 @@ def test_a_fresh_process_takes_a_dead_ones_place():
 
 def test_a_failure_is_heard_once_by_each_and_then_all_meet_again():
     changed = []
-    jobs = Generations(3, changed.append)
+    jobs = Generations(3, lambda generation, failed: changed.append((generation, failed)))
     first, zero = jobs.sit(claim(0))
     jobs.sit(claim(1))
     jobs.fail_generation(first, "rank 1 on node1 could not start: no disk")
-    assert changed == [first]
+    assert changed == [(first, True)]
     with pytest.raises(StoreError, match="no disk"):
         jobs.check(first, zero)
     with pytest.raises(StoreError, match="no disk"):
@@ -98,6 +98,16 @@ def test_who_still_talks_to_an_old_generation_is_turned_away_by_name():
         jobs.check(old, late)
 
 
+def test_a_slow_member_of_a_complete_world_goes_on_while_a_fast_one_is_back_for_the_next():
+    jobs = Generations(2)
+    first, slow = jobs.sit(claim(1, 2))
+    _, fast = jobs.sit(claim(0, 2))
+    fast.done = True
+    assert jobs.sit(claim(0, 2))[0].number == 2
+    jobs.check(first, slow)  # it has not read yet that all are there
+    assert jobs.sit(claim(1, 2))[0].number == 2
+
+
 def test_a_member_that_hangs_up_fails_its_generation_unless_it_is_done():
     jobs = Generations(2)
     first, zero = jobs.sit(claim(0, 2))
@@ -114,6 +124,11 @@ def test_sizes_that_differ_are_named():
     jobs.sit(claim(0, 2))
     with pytest.raises(StoreError, match="rank 1 on node1 believes in 3 ranks, others in 2"):
         jobs.sit(claim(1, 3))
+
+
+def test_a_claim_that_contradicts_itself_is_refused():
+    with pytest.raises(StoreError, match="asks for its rank"):
+        Generations().sit(claim(1, 2, group=(5,)))
 
 
 def seats(*workers):

@@ -11,6 +11,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strangers import closed_by_peer
 
 from horovod.rendezvous import auth
 from horovod.rendezvous.dialling import dial
@@ -45,16 +46,6 @@ def soon():
 
 def opened(address, tag=TAG):
     return open_link(address, SECRET, tag, soon())
-
-
-def closed_by_peer(sock):
-    sock.settimeout(10)
-    try:
-        while sock.recv(4096):
-            pass
-    except ConnectionResetError:
-        pass
-    return True
 
 
 def test_the_expected_link_is_delivered_as_a_blocking_tuned_socket():

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from horovod.rendezvous import network, over_mpi
-from horovod.rendezvous.errors import StoreError
+from horovod.rendezvous.errors import CannotListen
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", socket.gethostname()])
@@ -45,7 +45,7 @@ def test_listeners_share_a_port_and_a_taken_one_is_named():
     sockets = network.listen(["127.0.0.2", "127.0.0.3"])
     ports = {network.address_of(sock)[1] for sock in sockets}
     assert len(ports) == 1 and not any(sock.get_inheritable() for sock in sockets)
-    with pytest.raises(StoreError, match=rf"cannot listen on 127.0.0.3:{min(ports)}"):
+    with pytest.raises(CannotListen, match=rf"cannot listen on 127.0.0.3:{min(ports)}"):
         network.listen(["127.0.0.3"], min(ports))
     for sock in sockets:
         sock.close()

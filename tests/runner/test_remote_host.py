@@ -170,7 +170,7 @@ def test_silence_is_measured_and_an_agent_gives_up_by_itself(monkeypatch):
         host.start(spec(0, "echo"))
         agents.line()
         agents.processes[1].send_signal(signal.SIGSTOP)  # ... and here nothing comes back
-        while host.silence() < 2.0:
+        while host.silence() < 1.0:
             time.sleep(0.05)
     finally:
         agents.close()
@@ -178,7 +178,7 @@ def test_silence_is_measured_and_an_agent_gives_up_by_itself(monkeypatch):
 
 def test_an_agent_is_patient_with_a_launcher_that_was_stopped(monkeypatch):
     monkeypatch.setattr(remote_host, "_AGENT_PATIENCE_SECONDS", 0.0)
-    agents = Agents(network_timeout=0.5)
+    agents = Agents(network_timeout=0.3)
     try:
         host = agents.start()
         host.start(spec(0, "echo $$; exec sleep 1000"))
@@ -186,7 +186,7 @@ def test_an_agent_is_patient_with_a_launcher_that_was_stopped(monkeypatch):
         host.pause()
         send = host._channel.send
         host._channel.send = lambda message: None  # as if this process did not run
-        time.sleep(1.5)
+        time.sleep(1.0)
         assert alive(pid) and agents.events.empty()
         host._channel.send = send
     finally:
