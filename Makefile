@@ -38,7 +38,15 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-$*/bin/python -m pip install -q -r $<
 	@touch $@
 
-ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
+# On top of $(VENV), whose frameworks the estimators train with.
+.venv-spark/.ready: requirements/spark.txt $(VENV)/.ready
+	@test -x .venv-spark/bin/python || $(PY) -m venv .venv-spark
+	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  >$$(.venv-spark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-base.pth
+	.venv-spark/bin/python -m pip install -q -r $<
+	@touch $@
+
+ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-spark/.ready
 
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready

@@ -46,6 +46,7 @@ SUITES = [
     Suite("torch", ["tests/torch"]),
     Suite("tensorflow", ["tests/tensorflow"]),
     Suite("keras", ["tests/keras"]),
+    Suite("spark", ["tests/spark"], ".venv-spark"),
     Suite("examples", ["tests/examples"]),
     Suite("engine", ["tests/engine", "tests/numpy"]),
     Suite("jax", ["tests/jax"]),
@@ -64,6 +65,7 @@ SUITES = [
         ("-k", "not torch and not jax"),  # the other backends of Keras are not installed there
     ),
     Suite("mxnet", ["tests/mxnet"], ".venv-mxnet"),
+    Suite("data", ["tests/data", "tests/lightning"], ".venv-spark"),
     Suite("docs", ["tests/docs", "tests/docker"]),
     Suite("benchmarks", ["tests/benchmarks"]),
     Suite("jax-0.6", ["tests/jax/test_grid.py", "tests/jax/test_programs.py"], ".venv-jax-old"),
