@@ -5,6 +5,7 @@
 # make lint       clang-format, clang-tidy, ruff, mypy, imports that point one way, generated files being current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
+# make bench-spark  Spark jobs, estimators and the Parquet reader beside what else there is
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       renew the generated pages and build the documentation in site/
@@ -20,7 +21,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs venv clean
+.PHONY: all build test test-cpp test-python lint format sanitize bench bench-spark wheel demo docs venv clean
 
 all: build
 
@@ -92,6 +93,11 @@ bench: build
 	$(PY) benchmarks/jax_allreduce.py
 	$(PY) benchmarks/torch_ddp.py --out out
 	$(PY) benchmarks/tensorflow_allreduce.py
+
+# Times and rows per CPU second of horovod.spark and horovod.data beside what else there is, with the goals.
+bench-spark: build .venv-spark/.ready .venv-data-bench/.ready
+	.venv-spark/bin/python benchmarks/spark_jobs.py
+	.venv-data-bench/bin/python benchmarks/data_reader.py
 
 wheel:
 	scripts/build-wheel.sh
