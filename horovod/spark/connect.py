@@ -74,7 +74,7 @@ def _collect(session: Any, settings: JobSettings, call: Optional[bytes]) -> List
         except Exception as error:
             done.put(error)
 
-    watch = _Watch(session, settings.num_proc)
+    watch = _Watch(session)
     threading.Thread(target=work, name="horovod-spark-connect", daemon=True).start()
     deadline = time.monotonic() + settings.start_timeout
     try:
@@ -103,7 +103,7 @@ class _Watch:
         counts: whether the client tells at all.
     """
 
-    def __init__(self, session: Any, wanted: int) -> None:
+    def __init__(self, session: Any) -> None:
         self.most = 0
         self._session = session
         self.counts = hasattr(session, "registerProgressHandler")

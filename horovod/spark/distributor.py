@@ -16,6 +16,8 @@ from horovod.runner.settings import JobSettings
 from horovod.spark.runner import command_in_tasks, make_settings, run_in_tasks
 from horovod.spark.session import active_session
 
+__all__ = ["Distributor"]
+
 
 class Distributor:
     """Runs a function or a script, of any framework, on several ranks.

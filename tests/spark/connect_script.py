@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 
 import horovod.spark
 from horovod.spark.common.store import Store
@@ -26,6 +29,35 @@ def total(fail_on=-1):
     if hvd.rank() == fail_on:
         raise ValueError("no luck today")
     return hvd.rank(), hvd.size(), hvd.allreduce(np.ones(2), op=hvd.Sum).tolist()
+
+
+def wait_for_ever(folder):
+    import horovod.numpy as hvd
+
+    hvd.init()
+    with open(os.path.join(folder, f"rank-{os.getpid()}"), "w"):
+        pass
+    time.sleep(600)
+
+
+def pids(folder):
+    return [int(name[5:]) for name in os.listdir(folder) if name.startswith("rank-")]
+
+
+def proc(folder):
+    return [f"/proc/{pid}" for pid in pids(folder)]
+
+
+def until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def interrupt_when_running(folder):
+    if until(lambda: len(pids(folder)) == 2):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def estimate(spark, folder):
@@ -69,6 +101,11 @@ def main(folder):
             horovod.spark.run(total, num_proc=3, start_timeout=4)
         except Exception as error:
             say(job="few", error=f"{type(error).__name__}: {error}")
+        threading.Thread(target=interrupt_when_running, args=(folder,), daemon=True).start()
+        try:
+            horovod.spark.run(wait_for_ever, (folder,), num_proc=2)
+        except KeyboardInterrupt:
+            say(job="cancelled", left=not until(lambda: not any(map(os.path.exists, proc(folder)))))
         say(job="estimator", result=estimate(spark, folder))
 
 

@@ -32,5 +32,9 @@ def test_too_few_slots(connect):
     )
 
 
+def test_interrupted_from_the_keyboard(connect):
+    assert connect[0]["cancelled"]["left"] is False, "ranks go on"
+
+
 def test_an_estimator(connect):
     assert connect[0]["estimator"]["result"] == [2, 40]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,6 +93,20 @@ def test_results_in_rank_order_and_output(spark):
     lines = out.getvalue().splitlines()
     assert sorted(line[:16] for line in lines) == ["[0]<stdout>:pid "] * 2 + ["[1]<stdout>:pid "] * 2
     assert gone(out.numbers("pid"))
+
+
+def complain():
+    print("a word of warning", file=sys.stderr, flush=True)
+    return os.environ["HOROVOD_GLOO_IFACE"]
+
+
+def test_standard_error_with_the_time_and_an_interface(spark):
+    errors = Heard()
+    options = dict(num_proc=1, stderr=errors, prefix_output_with_timestamp=True, nics=["lo"])
+    assert horovod.spark.run(complain, **options) == ["lo"]
+    assert re.fullmatch(
+        r"\w+ \w+ +\d+ \d\d:\d\d:\d\d \d{4}\[0\]<stderr>:a word of warning\n", errors.getvalue()
+    )
 
 
 def test_an_exception_comes_back_and_the_next_job_works(spark):
@@ -199,6 +214,19 @@ def test_a_python_without_horovod(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
     with pytest.raises(RuntimeError, match="has no horovod. Install it there, or set PYSPARK_PYTHON"):
         horovod.spark.run(total, num_proc=2, start_timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "message"),
+    [
+        ("pythonExec", "/nowhere/python", "cannot start their Python. Set PYSPARK_PYTHON"),
+        ("pythonVer", "3.1", "run another version of Python than this process. Set PYSPARK_PYTHON"),
+    ],
+)
+def test_other_mistakes_with_pythons(spark, monkeypatch, what, value, message):
+    monkeypatch.setattr(spark.sparkContext, what, value)
+    with pytest.raises(RuntimeError, match=message):
+        horovod.spark.run(total, num_proc=1, start_timeout=60)
 
 
 def test_what_is_refused(spark):

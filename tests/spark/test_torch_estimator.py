@@ -13,6 +13,7 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.linalg import DenseVector
 from pyspark.sql import functions as sql
 
+import horovod.torch as hvd
 from horovod.spark.torch import TorchEstimator, TorchModel
 
 mse = torch.nn.functional.mse_loss
@@ -183,6 +184,30 @@ def test_transformation(df, store):
         inmemory_cache_all=True,
     )
     assert estimator.fit(df).getModel().bias.item() == pytest.approx(4, abs=0.5)
+
+
+class CountedSGD(torch.optim.SGD):
+    """Keeps the number of its steps where it comes back with the model: in its state."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["steps"] = group.get("steps", 0) + 1
+        return super().step(closure)
+
+
+def test_several_backward_passes_and_compression(df, store):
+    """20 batches of 10 rows, 3 for a step: 6 steps and one after the last 2."""
+    model = torch.nn.Linear(2, 1)
+    fitted = linear(
+        store=store,
+        model=model,
+        optimizer=CountedSGD(model.parameters(), lr=0.01),
+        backward_passes_per_step=3,
+        gradient_compression=hvd.Compression.fp16,
+        epochs=1,
+    ).fit(df)
+    assert fitted.getOptimizer().param_groups[0]["steps"] == 7
+    assert not torch.equal(fitted.getModel().weight, model.weight)
 
 
 def test_fit_on_parquet(df, store):

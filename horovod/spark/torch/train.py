@@ -53,22 +53,37 @@ def _device(spec: FitSpec) -> torch.device:
     return torch.device("cuda", index)
 
 
-def plain_step(
-    model: Any,
-    optimizer: Any,
-    transform_outputs: Callable[..., Any],
-    loss_fn: Loss,
-    inputs: List[Any],
-    labels: List[Any],
-    sample_weights: Any,
-) -> Tuple[Any, torch.Tensor]:
-    """A step of gradient descent; `train_minibatch_fn` may take its place."""
-    optimizer.zero_grad()
-    outputs, labels = transform_outputs(model(*inputs), labels)
-    loss = loss_fn(outputs, labels, sample_weights)
-    loss.backward()
-    optimizer.step()
-    return outputs, loss
+class PlainSteps:
+    """Steps of gradient descent, each after some backward passes; `train_minibatch_fn` may take its place.
+
+    Args:
+        passes: backward_passes_per_step.
+        batches: of the epoch: the last one is followed by a step in any case.
+    """
+
+    def __init__(self, passes: int, batches: int) -> None:
+        self._passes, self._batches = passes, batches
+        self._done = 0
+
+    def __call__(
+        self,
+        model: Any,
+        optimizer: Any,
+        transform_outputs: Callable[..., Any],
+        loss_fn: Loss,
+        inputs: List[Any],
+        labels: List[Any],
+        sample_weights: Any,
+    ) -> Tuple[Any, torch.Tensor]:
+        if self._done % self._passes == 0:
+            optimizer.zero_grad()
+        outputs, labels = transform_outputs(model(*inputs), labels)
+        loss = loss_fn(outputs, labels, sample_weights)
+        loss.backward()
+        self._done += 1
+        if self._done % self._passes == 0 or self._done == self._batches:
+            optimizer.step()
+        return outputs, loss
 
 
 class _Run:
@@ -154,7 +169,8 @@ class _Run:
 
     def _train_epoch(self, batches: Any) -> Dict[str, float]:
         self._model.train()
-        step = self._spec.train_minibatch_fn or plain_step
+        spec = self._spec
+        step = spec.train_minibatch_fn or PlainSteps(spec.backward_passes_per_step, len(batches))
         sums = _Sums(self._device)
         for batch in batches:
             inputs, labels, weights = self._parts(batch)
