@@ -15,46 +15,26 @@ is called again.
 from __future__ import annotations
 
 import functools
+import logging
 import queue
-import threading
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+import sys
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common import objects, topology
+from horovod.common.exceptions import (
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    RanksDisagree,
+    WorkerRemoved,
+)
+from horovod.common.notification import WorkerNotificationManager, notification_manager
 
+__all__ = ["ObjectState", "State", "WorkerNotificationManager", "notification_manager", "run_fn"]
+
+log = logging.getLogger("horovod")
 _REMOVED_ONLY = 1  # of the flags "removed" (1) and "added" (2)
-
-
-class WorkerNotificationManager:
-    """Passes news about hosts from the launcher's driver to the states that listen."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._listeners: List[Any] = []
-
-    def init(self, *args: Any, **kwargs: Any) -> None:
-        """Begins to listen for a driver. Jobs are static so far: there is none to hear."""
-
-    def register_listener(self, listener: Any) -> None:
-        """A state that wants to hear of changes."""
-        with self._lock:
-            if listener not in self._listeners:
-                self._listeners.append(listener)
-
-    def remove_listener(self, listener: Any) -> None:
-        """The opposite of `register_listener`."""
-        with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-    def handle_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Called when the driver says that hosts were added or removed."""
-        with self._lock:
-            listeners = list(self._listeners)
-        for listener in listeners:
-            listener.on_hosts_updated(timestamp, update_res)
-
-
-notification_manager = WorkerNotificationManager()
+# How often a worker of an elastic job tries to join the world again before it gives up.
+_TRIES = 10
 
 
 class State:
@@ -71,6 +51,7 @@ class State:
         self._host_messages: queue.Queue[Tuple[float, int]] = queue.Queue()
         self._last_updated_timestamp: float = 0
         self._reset_callbacks: List[Callable[[], None]] = []
+        self._commits = 0
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
         """Functions to call after the job has re-formed, e.g. to scale the learning rate to the new size."""
@@ -90,10 +71,22 @@ class State:
     def commit(self) -> None:
         """Saves the state and raises HostsUpdatedInterrupt if hosts were added or removed."""
         self.save()
-        self.check_host_updates()
+        self._commits += 1
+        interrupt = self._heard_of_changes()
+        if interrupt is not None:
+            raise interrupt
 
     def check_host_updates(self) -> None:
-        """Raises HostsUpdatedInterrupt on all ranks alike if rank 0 has heard of added or removed hosts."""
+        """Raises HostsUpdatedInterrupt on all ranks alike if rank 0 has heard of added or removed hosts.
+
+        The state is saved then: the next world goes on with the current values.
+        """
+        interrupt = self._heard_of_changes()
+        if interrupt is not None:
+            self.save()
+            raise interrupt
+
+    def _heard_of_changes(self) -> Optional[HostsUpdatedInterrupt]:
         previous = newest = self._last_updated_timestamp
         changes = 0
         while not self._host_messages.empty():
@@ -103,7 +96,12 @@ class State:
             changes |= int(change)
         previous, self._last_updated_timestamp, changes = self._bcast_object((previous, newest, changes))
         if self._last_updated_timestamp > previous:
-            raise HostsUpdatedInterrupt(changes == _REMOVED_ONLY)
+            return HostsUpdatedInterrupt(changes == _REMOVED_ONLY)
+        return None
+
+    def samples_left(self) -> Optional[int]:
+        """How many samples of this epoch are left, if the state knows; for the launcher's messages."""
+        return None
 
     def save(self) -> None:
         """Keeps the current values, to be brought back by `restore`."""
@@ -162,17 +160,57 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
         try:
             while True:
                 try:
-                    if not skip_sync:
-                        state.sync()
+                    _synchronise(state, skip_sync)
                     return func(state, *args, **kwargs)
-                except HorovodInternalError:
+                except RanksDisagree:
+                    raise  # would happen again
+                except HorovodInternalError as error:
+                    log.info("the job re-forms: %s", error)
                     state.restore()
                     skip_sync = False
                 except HostsUpdatedInterrupt as interrupt:
                     skip_sync = interrupt.skip_sync
-                reset()
+                _join_again(reset)
                 state.on_reset()
+                notification_manager.repeat_news()
         finally:
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def _synchronise(state: State, skip: bool) -> None:
+    """Gives every rank the state of rank 0, unless all of them have it already.
+
+    Ranks come here for different reasons: one restored a commit, one only heard that a host is gone, one is
+    new. So they decide together.
+    """
+    if topology.is_known() and topology.known().size > 1:
+        said = objects.allgather_object((skip, getattr(state, "_commits", 0)), name="elastic.synchronise")
+        skip = all(one for one, _ in said)
+        state._commits = said[0][1]
+    if not skip:
+        state.sync()
+    if notification_manager.is_driven:
+        facts = {"commits": state._commits, "samples_left": state.samples_left()}
+        notification_manager.tell("state", facts)
+
+
+def _join_again(reset: Callable[[], None]) -> None:
+    """Forms the next world; in an elastic job that is tried again when it fails on the way."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            reset()
+            return
+        except WorkerRemoved as error:
+            _leave(str(error))
+        except HorovodInternalError as error:
+            if not notification_manager.is_driven or attempt == _TRIES:
+                raise
+            log.warning("could not join the job, trying again: %s", error)
+
+
+def _leave(reason: str) -> NoReturn:
+    """The job goes on without this worker, whose script ends here."""
+    print(f"horovod: this worker leaves the job: {reason}", file=sys.stderr, flush=True)
+    sys.exit(0)

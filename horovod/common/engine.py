@@ -18,8 +18,8 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from horovod.common import _native
 from horovod.common._native import Output, Request
-from horovod.common.constants import GROUP, INVALID, OK, TIMEOUT, WILL_WAIT, Sum
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.constants import GROUP, INVALID, OK, PRECONDITION, TIMEOUT, WILL_WAIT, Sum
+from horovod.common.exceptions import HorovodInternalError, RanksDisagree
 
 __all__ = [
     "OwnedBuffer", "hold", "output", "poll", "raise_for", "release", "request", "run", "run_released",
@@ -51,7 +51,7 @@ def raise_for(status: int, text: str) -> None:
         return
     if status == INVALID:
         raise ValueError(text)
-    raise HorovodInternalError(text)
+    raise RanksDisagree(text) if status == PRECONDITION else HorovodInternalError(text)
 
 
 def request(

@@ -3,7 +3,10 @@
 
 RuntimeError
  ├─ HorovodInternalError       a collective failed, a peer died, or the job was shut down; elastic training
- │                             restores the last commit and starts again
+ │   │                         restores the last commit and starts again
+ │   ├─ RanksDisagree          ... because ranks asked for different things: the script's fault, trying again
+ │   │                         does not help
+ │   └─ WorkerRemoved          the elastic job goes on without this worker
  └─ HostsUpdatedInterrupt      the set of hosts changed; elastic training re-forms the job
 ImportError
  └─ HorovodVersionMismatchError  a framework's version does not fit
@@ -18,6 +21,14 @@ from typing import Optional
 
 class HorovodInternalError(RuntimeError):
     """A collective failed on this rank; the text names the tensor, the rank and the host concerned."""
+
+
+class RanksDisagree(HorovodInternalError):
+    """Ranks disagree about a tensor (shape, type, operation); the text says who sent what."""
+
+
+class WorkerRemoved(HorovodInternalError):
+    """The driver of an elastic job has no place for this worker any more; the text says why."""
 
 
 class HostsUpdatedInterrupt(RuntimeError):

@@ -34,7 +34,8 @@ def set_world(world: World) -> None:
     """The engine has started in this world."""
     global _known, _world, _forked
     lib = _native.lib()
-    _known = Topology(*(getattr(lib, f"hvd_{name}")() for name in Topology._fields))
+    found = Topology(*(getattr(lib, f"hvd_{name}")() for name in Topology._fields))
+    _known = found if world.place is None else Topology(found.rank, found.size, *world.place)
     _world, _forked = world, False
 
 

@@ -133,6 +133,12 @@ class Acceptor:
         """Runs a function after that time, if the acceptor still serves; from conversations only."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), function))
 
+    def add(self, listener: socket.socket) -> None:
+        """Serves one more listening socket; on the acceptor's thread only."""
+        listener.setblocking(False)
+        self._listeners.append(listener)
+        self._selector.register(listener, selectors.EVENT_READ)
+
     def close(self) -> None:
         """Hangs up on everybody and frees the ports. Idempotent."""
         with self._closing_lock:

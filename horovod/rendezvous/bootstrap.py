@@ -20,9 +20,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.common import _native, config, constants
 from horovod.common._native import Link
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.rendezvous import shared_memory
-from horovod.rendezvous.errors import StoreError, StoreTimeout, Superseded
+from horovod.rendezvous import store_wire as wire
+from horovod.rendezvous.errors import Dismissed, StoreError, StoreTimeout, Superseded
 from horovod.rendezvous.identity import Identity
 from horovod.rendezvous.links import LinkAcceptor
 from horovod.rendezvous.network import interface_address, listen, loopback, machine_key, route_to
@@ -70,7 +71,9 @@ def configure_engine() -> None:
 
 def _start_in(store: StoreClient, identity: Identity, facts: Callable[[Identity], Card]) -> World:
     """Forms a world; in an elastic job that may take several attempts: the driver gives out places anew."""
-    patience = config.usable("elastic_timeout" if identity.worker else "gloo_timeout_seconds")
+    # A worker of an elastic job has a place when the others pause, perhaps at the end of an epoch: its driver
+    # knows how long that may take.
+    patience = wire.MAX_SECONDS if identity.worker else config.usable("gloo_timeout_seconds")
     while True:
         me = identity
         try:
@@ -81,6 +84,8 @@ def _start_in(store: StoreClient, identity: Identity, facts: Callable[[Identity]
             return world
         except Superseded:
             continue
+        except Dismissed as error:
+            raise WorkerRemoved(str(error)) from error
         except (RuntimeError, OSError) as error:
             text = str(error)  # of the store: somebody else's failure, which all have heard of
             if isinstance(error, StoreTimeout) or not isinstance(error, StoreError):
@@ -106,16 +111,16 @@ def _give_up(store: StoreClient, me: Identity, text: str) -> None:
 def _form(me: Identity, store: StoreClient, facts: Card) -> World:
     """Opens everything that this rank shares with the others, and starts the engine on it."""
     if me.size == 1:
-        return _started(alone(me.host, me.generation), None, [])
+        return _started(alone(me.host, me.generation, me.place()), None, [])
     deadline = time.monotonic() + float(config.get("gloo_timeout_seconds"))
-    (listener,) = listen([_my_address(store)])
+    (listener,) = listen([me.address or _my_address(store)])
     acceptor = LinkAcceptor(listener, store.secret, me.generation, None)
     memory: Optional[shared_memory.SharedMemory] = None
     links: Optional[PlannedLinks] = None
     try:
         address, port = acceptor.address
         table = _exchange_cards(me, store, dict(facts, **_card(me), address=address, port=port), deadline)
-        world = World(me.rank, table, store.secret, me.generation)
+        world = World(me.rank, table, store.secret, me.generation, me.place())
         links = PlannedLinks(world, range(world.size), 0)
         acceptor.expect(links.to_accept())
 

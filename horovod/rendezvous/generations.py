@@ -21,7 +21,7 @@ by name.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from horovod.rendezvous.errors import Dismissed, StoreError, Superseded
 
@@ -31,7 +31,10 @@ Group = Tuple[int, ...]
 
 @dataclass(frozen=True)
 class Seat:
-    """A worker's place in one generation. Numbers that nobody told are UNKNOWN (-1)."""
+    """A worker's place in one generation. Numbers that nobody told are UNKNOWN (-1).
+
+    address: where the others of this generation can reach the worker's host; "": it finds out itself.
+    """
 
     rank: int
     size: int
@@ -40,8 +43,9 @@ class Seat:
     cross_rank: int = UNKNOWN
     cross_size: int = UNKNOWN
     generation: int = 0
+    address: str = ""
 
-    def as_dict(self) -> Dict[str, int]:
+    def as_dict(self) -> Dict[str, Union[int, str]]:
         """For JSON."""
         return asdict(self)
 

@@ -48,6 +48,8 @@ class Identity:
     group: Tuple[int, ...] = ()
     # Which life of the world this is, once seated.
     generation: int = 0
+    # Where others reach this host, if the driver of an elastic job knows better than this process.
+    address: str = ""
 
     def __str__(self) -> str:
         who = f"rank {self.rank}" if self.rank != UNKNOWN else f"worker {self.worker}"
@@ -62,6 +64,11 @@ class Identity:
     def claim(self) -> Claim:
         """What to ask the store for."""
         return Claim(self.worker, self.rank, self.size, self.group, self.host, os.getpid())
+
+    def place(self) -> Optional[Tuple[int, int, int, int]]:
+        """Local rank and size, cross rank and size, if the driver of an elastic job has decided them."""
+        given = (self.local_rank, self.local_size, self.cross_rank, self.cross_size)
+        return given if self.worker and UNKNOWN not in given else None
 
     def seated(self, seat: Seat) -> Identity:
         """This process in the generation it was given a place in."""

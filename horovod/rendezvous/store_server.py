@@ -106,6 +106,13 @@ class StoreServer:
         """The job goes on without this worker: it is told so when it asks for its place."""
         self._run(lambda: self._service.dismiss(worker, reason))
 
+    def listen_also(self, address: str) -> int:
+        """Serves on one more address of this machine; returns the port. For hosts that join a job later."""
+        (sock,) = listen([address])
+        self.addresses.append(address)
+        self._run(lambda: self._acceptor.add(sock))
+        return int(address_of(sock)[1])
+
     def linger(self, seconds: float) -> None:
         """Waits until nobody who is connected needs the store any more; for servers inside rank 0."""
         self._service.idle.wait(seconds)

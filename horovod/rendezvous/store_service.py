@@ -35,7 +35,8 @@ class Event(NamedTuple):
     """What a driver wants to know.
 
     kind: "waiting" (a worker asks for a place and has none yet), "complete" (all of a generation have come),
-    "failed" (a generation has failed, for the reason in `text`).
+    "failed" (a generation has failed, for the reason in `text`), "told" (somebody has put a value on the
+    job's own board, under the key in `text`).
     """
 
     kind: str
@@ -147,6 +148,8 @@ class StoreService:
         elif verb == wire.SET:
             self._check(peer)
             self.set(peer.generation, name, value)
+            if peer.generation is None:
+                self._tell_driver(Event("told", 0, text=name))
         elif verb == wire.FAIL:
             reason = value.decode(errors="replace")
             if peer.generation is None:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common import _native
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError
 from horovod.rendezvous.shared_memory import SharedMemory
+
+Place = Tuple[int, int, int, int]
 
 
 class World:
@@ -18,9 +20,19 @@ class World:
     Attributes:
         generation: which life of the job's world this is; 0 for a process alone, whom nobody counts.
         secret: the job's; b"" for a process alone.
+        place: local rank and size, cross rank and size where a driver has decided them, so that they survive
+            a change of ranks; None: they follow from the order of the ranks.
     """
 
-    def __init__(self, rank: int, table: List[Dict[str, Any]], secret: bytes, generation: int) -> None:
+    def __init__(
+        self,
+        rank: int,
+        table: List[Dict[str, Any]],
+        secret: bytes,
+        generation: int,
+        place: Optional[Place] = None,
+    ) -> None:
+        self.place = place
         self.rank = rank
         self.size = len(table)
         self.secret = secret
@@ -81,6 +93,6 @@ def distinct(names: List[str]) -> List[str]:
     return shown
 
 
-def alone(host: str, generation: int = 0) -> World:
+def alone(host: str, generation: int = 0, place: Optional[Place] = None) -> World:
     """The world of one process."""
-    return World(0, [{"address": "", "host": host, "host_key": host}], b"", generation)
+    return World(0, [{"address": "", "host": host, "host_key": host}], b"", generation, place)

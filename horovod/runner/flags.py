@@ -160,7 +160,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 def _add_elastic(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "elastic", "Jobs that grow and shrink. The driver for them is not available yet."
+        "elastic", "Jobs that grow, shrink and go on after losses; docs/elastic.md."
     )
     group.add_argument("--min-np", "--min-num-proc", dest="min_num_proc", type=int, metavar="N",
                        help="Fewest processes to run with; makes the job elastic.")  # fmt: skip
@@ -171,9 +171,14 @@ def _add_elastic(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--elastic-timeout", type=int, metavar="S",
                        default=config.get("elastic_timeout"),
                        help="Seconds to wait for enough slots after a change (default 600).")  # fmt: skip
-    group.add_argument("--reset-limit", type=int, metavar="N", help="Most resets before giving up.")
+    group.add_argument("--reset-limit", type=int, metavar="N",
+                       help="How often the job may re-form before it gives up. Default: as long as it "
+                       "makes progress.")  # fmt: skip
+    group.add_argument("--elastic-events", metavar="FILE",
+                       help="Write what happens to FILE, a JSON object a line.")  # fmt: skip
     group.add_argument("--blacklist-cooldown-range", dest="cooldown_range", type=int, nargs=2,
-                       metavar=("MIN", "MAX"), help="Seconds a failed host is left alone.")  # fmt: skip
+                       metavar=("MIN", "MAX"),
+                       help="Seconds a failed host is left alone (default: for good).")  # fmt: skip
 
 
 def _add_launchers(parser: argparse.ArgumentParser) -> None:

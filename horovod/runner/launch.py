@@ -10,18 +10,22 @@ import argparse
 import os
 import signal
 import sys
-from typing import Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Union
 
 from horovod.common import config
 from horovod.runner import flags
 from horovod.runner.allocation import allocated_hosts
 from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
 
+if TYPE_CHECKING:
+    from horovod.runner.settings import JobSettings
+
 
 def parse_args() -> argparse.Namespace:
     """Parses sys.argv as horovodrun does."""
     args = flags.parse(sys.argv[1:])
-    if args.num_proc is None and not (args.check_build or args.check or "LSB_JOBID" in os.environ):
+    named = args.num_proc is not None or args.min_num_proc is not None
+    if not named and not (args.check_build or args.check or "LSB_JOBID" in os.environ):
         if allocated_hosts(os.environ) is None:
             flags.make_parser().error("how many processes? Give -np, e.g. horovodrun -np 4 python train.py")
     return args
@@ -77,10 +81,6 @@ def _flushed(code: Union[int, str, None]) -> Union[int, str, None]:
 def _run(args: argparse.Namespace) -> int:
     if args.check_build:
         return check_build(args.verbose)
-    if args.min_num_proc is not None or args.host_discovery_script is not None:
-        from horovod.runner.elastic_gap import refuse_elastic
-
-        refuse_elastic()
     if args.check:
         from horovod.runner.self_test import command, default_num_proc
 
@@ -88,6 +88,8 @@ def _run(args: argparse.Namespace) -> int:
         args.num_proc = args.num_proc or default_num_proc()
     if not args.command:
         raise ValueError("no command to run; e.g. horovodrun -np 4 python train.py")
+    if args.min_num_proc is not None or args.host_discovery_script is not None:
+        return _run_elastic(args)
     return _run_static(args)
 
 
@@ -99,9 +101,28 @@ def check_build(verbose: bool = False) -> int:
     return 0
 
 
+def _run_elastic(args: argparse.Namespace) -> int:
+    from horovod.runner.elastic.driver import ElasticJob
+    from horovod.runner.elastic.start import make_discovery, make_limits
+
+    if args.use_mpi or args.use_jsrun:
+        raise ValueError("elastic jobs are started by horovodrun itself: leave --mpi and --jsrun out")
+    given = args.hosts or (args.hostfile and parse_host_files(args.hostfile))
+    settings = _settings(args, 0, [])
+    fixed = args.host_discovery_script is None
+    limits = make_limits(
+        settings, args.num_proc, args.min_num_proc, args.max_num_proc, float(args.elastic_timeout),
+        args.reset_limit, fixed,
+    )  # fmt: skip
+    hosts = parse_hosts(given) if given else None
+    discovery = make_discovery(args.host_discovery_script, args.slots, hosts, limits.num_proc)
+    cooldown = tuple(args.cooldown_range) if args.cooldown_range else None
+    ElasticJob(settings, limits, discovery, cooldown, events=args.elastic_events).run()
+    return 0
+
+
 def _run_static(args: argparse.Namespace) -> int:
     from horovod.runner.job import Job
-    from horovod.runner.settings import JobSettings
 
     hosts = job_hosts(args)
     num_proc = args.num_proc or sum(host.slots for host in hosts)
@@ -111,7 +132,23 @@ def _run_static(args: argparse.Namespace) -> int:
             f"Requested more processes ({num_proc}) than there are available slots ({slots}); "
             f"lower -np or raise the slots, e.g. -H {hosts[0].hostname}:{num_proc}"
         )
-    settings = JobSettings(
+    settings = _settings(args, num_proc, hosts)
+    if args.use_mpi:
+        from horovod.runner.mpi_run import mpi_run
+
+        return mpi_run(settings, args.mpi_args, args.binding_args, args.tcp_flag)
+    if args.use_jsrun:
+        from horovod.runner.js_run import js_run
+
+        return js_run(settings, args.mpi_args, args.binding_args)
+    Job(settings).run()
+    return 0
+
+
+def _settings(args: argparse.Namespace, num_proc: int, hosts: List[HostInfo]) -> JobSettings:
+    from horovod.runner.settings import JobSettings
+
+    return JobSettings(
         command=list(args.command),
         num_proc=num_proc,
         hosts=hosts,
@@ -124,16 +161,6 @@ def _run_static(args: argparse.Namespace) -> int:
         prefix_output_with_timestamp=args.prefix_output_with_timestamp,
         verbose=2 if args.verbose else 0,
     )
-    if args.use_mpi:
-        from horovod.runner.mpi_run import mpi_run
-
-        return mpi_run(settings, args.mpi_args, args.binding_args, args.tcp_flag)
-    if args.use_jsrun:
-        from horovod.runner.js_run import js_run
-
-        return js_run(settings, args.mpi_args, args.binding_args)
-    Job(settings).run()
-    return 0
 
 
 def job_hosts(args: argparse.Namespace) -> List[HostInfo]:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from horovod.runner.host_runner import STDERR, STDOUT
 from horovod.runner.lines import LineCutter
@@ -40,6 +40,7 @@ class Output:
         directory: where to write DIR/rank.N/stdout and stderr as well (--output-filename).
         timestamps: whether lines start with the time.
         stdout, stderr: default: this process's.
+        label: what to put in front of a worker's lines, e.g. its rank at the moment.
     """
 
     def __init__(
@@ -49,14 +50,18 @@ class Output:
         timestamps: bool = False,
         stdout: Optional[Any] = None,
         stderr: Optional[Any] = None,
+        label: Callable[[int], str] = str,
     ) -> None:
+        self._label = label
+        self._directory = directory
         self._timestamps = timestamps
         self._lock = threading.Lock()
         self._cutters: Dict[Stream, LineCutter] = {}
         self._tails: Dict[Stream, Deque[str]] = {}
         self._files: Dict[Stream, LogView] = {}
-        if directory is not None:
-            self._open_files(directory, size)
+        digits = len(str(max(size - 1, 0)))
+        for worker in range(size):
+            self.add_worker(worker, f"rank.{worker:0{digits}d}")
         out = Sink("standard output", stream=stdout or sys.stdout)
         err = Sink("standard error", stream=stderr or sys.stderr)
         self._console = {STDOUT: view_of(out)}
@@ -72,12 +77,28 @@ class Output:
         if not lines and state is None:
             return
         stamp = time.asctime() if self._timestamps else ""
-        prefix = f"[{worker}]<{_NAMES[channel]}>:"
+        prefix = f"[{self._label(worker)}]<{_NAMES[channel]}>:"
         for view in filter(None, (self._console[channel], self._files.get(stream))):
             if lines:
                 self._tell(view, view.lines(stream, stamp, prefix, lines))
             if state is not None:
                 self._tell(view, view.state(stream, stamp, prefix, state))
+
+    def add_worker(self, worker: int, folder: str) -> None:
+        """Opens the files of a worker, if any are wanted."""
+        if self._directory is None:
+            return
+        try:
+            path = os.path.join(self._directory, folder)
+            os.makedirs(path, exist_ok=True)
+            for channel, name in _NAMES.items():
+                self._files[(worker, channel)] = LogView(open_file(os.path.join(path, name)))
+        except OSError as error:
+            for view in self._files.values():
+                view.sink.close()
+            raise ValueError(
+                f"cannot write to --output-filename {self._directory}: {error.filename}: {error.strerror}"
+            ) from error
 
     def tail(self, worker: int) -> List[str]:
         """The last lines of a worker's standard error, or of its standard output if that was silent."""
@@ -117,18 +138,3 @@ class Output:
         tail = self._tails.setdefault(stream, deque(maxlen=_TAIL_LINES))
         for line in lines[-_TAIL_LINES:]:
             tail.append(line[:_TAIL_WIDTH].decode(errors="replace").rstrip("\r\n"))
-
-    def _open_files(self, directory: str, size: int) -> None:
-        digits = len(str(max(size - 1, 0)))
-        try:
-            for worker in range(size):
-                folder = os.path.join(directory, f"rank.{worker:0{digits}d}")
-                os.makedirs(folder, exist_ok=True)
-                for channel, name in _NAMES.items():
-                    self._files[(worker, channel)] = LogView(open_file(os.path.join(folder, name)))
-        except OSError as error:
-            for view in self._files.values():
-                view.sink.close()
-            raise ValueError(
-                f"cannot write to --output-filename {directory}: {error.filename}: {error.strerror}"
-            ) from error

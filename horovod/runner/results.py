@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 if TYPE_CHECKING:
     from horovod.rendezvous.store import StoreClient
@@ -59,24 +59,32 @@ def publish(store: StoreServer, call: bytes) -> None:
     store.set(_FUNCTION, call)
 
 
-def collect(store: StoreServer, size: int) -> List[Any]:
-    """The return values that the ranks left in the store, in rank order."""
+def collect(store: StoreServer, workers: Union[int, Iterable[str]]) -> List[Any]:
+    """The return values that workers left in the store, in this order.
+
+    Args:
+        workers: how many ranks there are, or the names of an elastic job's workers.
+    """
     import cloudpickle
 
     results = []
-    for rank in range(size):
-        value = store.pop(_RESULT.format(rank))
+    for rank, worker in enumerate(range(workers) if isinstance(workers, int) else workers):
+        value = store.pop(_RESULT.format(worker))
         if value is None:
             raise RuntimeError(f"rank {rank} ended without returning a result (did the function exit?)")
         results.append(cloudpickle.loads(value))
     return results
 
 
-def raise_remote_error(store: StoreServer, rank: int, host: str) -> None:
-    """Raises the exception of a failed rank, if it left one; returns otherwise."""
+def raise_remote_error(store: StoreServer, rank: int, host: str, worker: str = "") -> None:
+    """Raises the exception of a failed rank, if it left one; returns otherwise.
+
+    Args:
+        worker: its name in an elastic job.
+    """
     import cloudpickle
 
-    left = store.pop(_ERROR.format(rank))
+    left = store.pop(_ERROR.format(worker or rank))
     if left is None:
         return
     error, text = cloudpickle.loads(left)
@@ -91,14 +99,14 @@ def raise_remote_error(store: StoreServer, rank: int, host: str) -> None:
 
 def call_published(
     open_store: Callable[[], StoreClient],
-    rank: int,
+    worker: Union[int, str],
     on_error: Callable[[BaseException], None] = lambda error: None,
 ) -> int:
     """Fetches the function, calls it, leaves the result or the exception. Returns the exit status.
 
     Args:
         open_store: connects anew each time it is called: the function may run for days.
-        rank: whose result it is.
+        worker: whose result it is: a rank, or the name of an elastic job's worker.
         on_error: called with what the function raised, before anything else is done about it.
     """
     import cloudpickle
@@ -114,7 +122,7 @@ def call_published(
         print(text, end="", file=sys.stderr, flush=True)
         key, value = _ERROR, cloudpickle.dumps((_portable(error), text))
     with open_store() as store:
-        store.set(key.format(rank), value)
+        store.set(key.format(worker), value)
     return 0 if key is _RESULT else 1
 
 

@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 if TYPE_CHECKING:
+    from horovod.rendezvous.store_server import StoreServer
+    from horovod.runner.elastic.driver import ElasticJob
     from horovod.runner.settings import JobSettings
     from horovod.runner.supervised_job import SupervisedJob
 
@@ -56,7 +58,8 @@ def run(
     env:         environment of the workers; default this process's.
     settings:    any setting by the name of its flag, e.g. fusion_threshold_mb=64.
     min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script:
-                 elastic jobs.
+                 make the job elastic, as the options of horovodrun do; func trains inside a function
+                 decorated with hvd.elastic.run. The results are those of the ranks of the last world.
 
     If func raises on a rank, the exception is raised here, with the remote traceback as its cause, and the
     other ranks are ended. A rank that dies otherwise raises RuntimeError with its host, exit code and
@@ -78,11 +81,6 @@ def run(
     if use_gloo and use_mpi:
         raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
     _check_settings(settings)
-    if host_discovery_script is not None or min_num_proc is not None:
-        from horovod.runner.elastic_gap import refuse_elastic
-
-        refuse_elastic()
-
     from horovod.common import config
     from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
     from horovod.runner.results import pickled
@@ -105,6 +103,18 @@ def run(
         stderr=sys.stderr,
     )
     call = pickled(func, args, kwargs)
+    if host_discovery_script is not None or min_num_proc is not None:
+        from horovod.runner.elastic.driver import ElasticJob
+        from horovod.runner.elastic.start import make_discovery, make_limits
+
+        if use_mpi:
+            raise ValueError("elastic jobs cannot be started with use_mpi")
+        limits = make_limits(
+            job, num_proc, min_num_proc, max_num_proc, float(config.get("elastic_timeout", job.env)),
+            reset_limit, host_discovery_script is None,
+        )  # fmt: skip
+        discovery = make_discovery(host_discovery_script, slots, job.hosts, num_proc)
+        return results_of(ElasticJob(job, limits, discovery, cooldown_range, _publishing(call)))
     if use_mpi:
         from horovod.runner.mpi_run import run_function_with_mpi
 
@@ -114,13 +124,18 @@ def run(
 
 def run_job(settings: JobSettings, call: bytes) -> List[Any]:
     """Runs a pickled call (results.pickled) on every rank of a job."""
-    from horovod.runner import results
     from horovod.runner.job import Job
 
-    return results_of(Job(settings, prepare=lambda store: results.publish(store, call)))
+    return results_of(Job(settings, prepare=_publishing(call)))
 
 
-def results_of(job: SupervisedJob) -> List[Any]:
+def _publishing(call: bytes) -> Callable[[StoreServer], None]:
+    from horovod.runner import results
+
+    return lambda store: results.publish(store, call)
+
+
+def results_of(job: Union[SupervisedJob, ElasticJob]) -> List[Any]:
     """Runs a job whose ranks call a published function. Returns what it returns, or raises what it raises."""
     from horovod.runner import results
     from horovod.runner.supervision import JobFailed, JobInterrupted
@@ -133,10 +148,11 @@ def results_of(job: SupervisedJob) -> List[Any]:
         raise
     except JobFailed as failure:
         if job.store is not None:
-            results.raise_remote_error(job.store, failure.first.rank, failure.first.host)
+            first = failure.first
+            results.raise_remote_error(job.store, first.rank, first.host, first.worker)
         raise
     assert job.store is not None
-    return results.collect(job.store, job.settings.num_proc)
+    return results.collect(job.store, job.finished)
 
 
 def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:

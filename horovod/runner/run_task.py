@@ -24,7 +24,8 @@ def main() -> int:
         print("horovod.runner.run_task is started by horovod.run, not by hand", file=sys.stderr)
         return 2
     try:
-        return call_published(_open_store, detect().rank, exit_reason.note)
+        me = detect()
+        return call_published(_open_store, me.worker or me.rank, exit_reason.note)
     except StoreError as error:  # the job has failed, or its launcher is gone
         print(f"horovod.run: StoreError: {error}", file=sys.stderr)
         return 1

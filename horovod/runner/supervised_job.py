@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Union
 
 from horovod.runner.host_runner import Event, HostRunner, WorkerExited
 from horovod.runner.output import Output
@@ -73,6 +73,11 @@ class SupervisedJob:
                         self._on_all_hosts(lambda runner: runner.terminate())
         finally:
             self._let_go(patience)
+
+    @property
+    def finished(self) -> List[str]:
+        """After success: by which names the store knows the workers, in the order of their ranks."""
+        return [str(rank) for rank in range(len(self.slots))]
 
     def say(self, text: str, level: int = 0) -> None:
         """Tells the user something about the job itself, on standard error."""

@@ -40,6 +40,7 @@ class WorkerFailure:
     host: str
     code: int
     tail: List[str] = field(default_factory=list)
+    worker: str = ""  # by which the store of an elastic job knows it
 
     def is_echo(self) -> bool:
         """Whether its last lines only say that somebody else failed."""

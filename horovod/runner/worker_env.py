@@ -43,24 +43,52 @@ def worker_env(
         secret: the job's secret.
         nics: interfaces the user chose for the traffic between hosts.
     """
+    env = _job_env(base, slot.hostname, address, port, secret, nics)
+    env.update(
+        {own.RANK: str(slot.rank), own.SIZE: str(slot.size)},
+        HOROVOD_LOCAL_RANK=str(slot.local_rank),
+        HOROVOD_LOCAL_SIZE=str(slot.local_size),
+        HOROVOD_CROSS_RANK=str(slot.cross_rank),
+        HOROVOD_CROSS_SIZE=str(slot.cross_size),
+    )
+    return env
+
+
+def elastic_worker_env(
+    base: Mapping[str, str],
+    name: str,
+    host: str,
+    slot: int,
+    address: str,
+    port: int,
+    secret: bytes,
+    nics: Optional[Sequence[str]] = None,
+) -> Dict[str, str]:
+    """The environment of a worker of an elastic job, which learns its rank at every hvd.init().
+
+    Args:
+        name: by which the job's store knows it; a new process needs a new one.
+        host, slot: where it runs. The slot is what its local rank is while the host is full.
+        base, address, port, secret, nics: as for `worker_env`.
+    """
+    env = _job_env(base, host, address, port, secret, nics)
+    for number in (own.RANK, own.SIZE, "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"):
+        env.pop(number, None)
+    env.update({own.WORKER: name}, HOROVOD_LOCAL_RANK=str(slot), HOROVOD_ELASTIC="1")
+    return env
+
+
+def _job_env(
+    base: Mapping[str, str], host: str, address: str, port: int, secret: bytes, nics: Optional[Sequence[str]]
+) -> Dict[str, str]:
     env = dict(base)
     if nics:
         env["HOROVOD_GLOO_IFACE"] = nics[0]
         env.setdefault("NCCL_SOCKET_IFNAME", ",".join(nics))
     env.setdefault("HOROVOD_CPU_OPERATIONS", "gloo")
     env.update(
-        {
-            own.RANK: str(slot.rank),
-            own.SIZE: str(slot.size),
-            own.ADDRESS: address,
-            own.PORT: str(port),
-            own.SECRET: own.encode_secret(secret),
-        },
-        HOROVOD_HOSTNAME=slot.hostname,
-        HOROVOD_LOCAL_RANK=str(slot.local_rank),
-        HOROVOD_LOCAL_SIZE=str(slot.local_size),
-        HOROVOD_CROSS_RANK=str(slot.cross_rank),
-        HOROVOD_CROSS_SIZE=str(slot.cross_size),
+        {own.ADDRESS: address, own.PORT: str(port), own.SECRET: own.encode_secret(secret)},
+        HOROVOD_HOSTNAME=host,
         HOROVOD_CONTROLLER="gloo",
         PYTHONUNBUFFERED="1",
     )

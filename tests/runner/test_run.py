@@ -189,8 +189,13 @@ WRONG = [
     ({"np": "2"}, ValueError, r"num_proc='2'\): the number of ranks must be an integer"),
     ({"num_proc": True}, ValueError, "num_proc=True"),
     ({"np": 10**8}, ValueError, "100000000 processes on this host need"),
-    ({"min_num_proc": 1}, NotImplementedError, "Elastic jobs"),
-    ({"host_discovery_script": "x"}, NotImplementedError, "Elastic jobs"),
+    ({"np": 2, "min_num_proc": 3}, ValueError, "--min-np 3 must be at least 1 and at most -np 2"),
+    (
+        {"np": 2, "min_num_proc": 1, "use_mpi": True},
+        ValueError,
+        "elastic jobs cannot be started with use_mpi",
+    ),
+    ({"host_discovery_script": "exit 3"}, RuntimeError, "discovery script: exit 3. Exit code: 3"),
 ]
 
 

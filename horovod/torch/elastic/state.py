@@ -165,6 +165,11 @@ class TorchState(ObjectState):
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()
 
+    def samples_left(self) -> Optional[int]:
+        """How many samples the samplers have left in this epoch."""
+        samplers = [one.value for one in self._handlers.values() if isinstance(one, SamplerStateHandler)]
+        return sum(len(one.remaining_indices) for one in samplers) if samplers else None
+
     def __getattr__(self, name: str) -> Any:
         handlers = self.__dict__.get("_handlers", {})
         if name in handlers:
