@@ -84,7 +84,7 @@ def _collect(session: Any, settings: JobSettings, call: Optional[bytes]) -> List
                 break
             except queue.Empty:
                 if watch.most < settings.num_proc and watch.counts and time.monotonic() > deadline:
-                    raise TimeoutException(too_few(watch.most, settings)) from None
+                    raise TimeoutException(too_few(watch.most, settings.num_proc, settings)) from None
     except BaseException:
         session.interruptTag(tag)
         raise

@@ -60,4 +60,5 @@ def slots_of(tasks: Sequence[TaskFacts]) -> List[SlotInfo]:
 
 def shown(task: TaskFacts) -> str:
     """A task in errors: each is a host of its own to the supervisor, e.g. "node7 (Spark task 3)"."""
-    return f"{task.host} (Spark task {task.task})"
+    again = f", attempt {task.attempt + 1}" if task.attempt else ""
+    return f"{task.host} (Spark task {task.task}{again})"

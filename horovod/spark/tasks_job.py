@@ -108,10 +108,10 @@ class TasksJob(SupervisedJob):
                 raise JobInterrupted(event.number)
             now = time.monotonic()
             if now >= deadline:
-                raise TimeoutException(too_few(len(self._called), self.settings))
+                raise TimeoutException(too_few(len(self._called), self.settings.num_proc, self.settings))
             if now >= next_word:
                 next_word = now + _NEXT_WORD_SECONDS
-                self.say(f"{_progress(len(self._called), self.settings)}; waiting for the others")
+                self.say(f"{_progress(len(self._called), self.settings.num_proc)}; waiting for the others")
 
     def _take(self, agent: AgentSocket) -> None:
         """One agent for each task; a further attempt of Spark at a task waits until the job is over."""
@@ -143,12 +143,7 @@ class TasksJob(SupervisedJob):
             self._runners[shown(task)] = runner
             runner.open()
             env = worker_env(settings.env, slot, task.address, self.store.port, secret, settings.nics)
-            env[DEVICES] = json.dumps(task.devices)
-            env["HOROVOD_SPARK_WORK_DIR"] = task.folder
-            # The task's Python, unless the command names a program itself: ["-m", "horovod.runner.run_task"].
-            own = settings.command[0].startswith("-")
-            command = [task.python, *settings.command] if own else settings.command
-            runner.start(WorkerSpec(slot.rank, command, env, task.folder))
+            runner.start(WorkerSpec(slot.rank, **in_task(task, settings.command, env)))
         hosts = len({task.host for task in tasks})
         self.say(f"{len(tasks)} ranks on {hosts} {'host' if hosts == 1 else 'hosts'}", level=2)
 
@@ -175,16 +170,32 @@ class TasksJob(SupervisedJob):
         self._end_tasks(self._clean)
 
 
-def too_few(started: int, settings: JobSettings) -> str:
+def in_task(task: TaskFacts, command: List[str], env: Dict[str, str]) -> Dict[str, Any]:
+    """What to start in a task: the command, environment and folder of a WorkerSpec.
+
+    Args:
+        command: ["-m", "horovod.runner.run_task"] gets the task's Python in front; a program's does not.
+        env: of the rank.
+    """
+    own = command[0].startswith("-")
+    more = {DEVICES: json.dumps(task.devices), "HOROVOD_SPARK_WORK_DIR": task.folder}
+    return {
+        "command": [task.python, *command] if own else command,
+        "env": {**env, **more},
+        "cwd": task.folder,
+    }
+
+
+def too_few(started: int, wanted: int, settings: JobSettings) -> str:
     """What to say when not all tasks have started in time."""
     return (
         "Timed out waiting for Spark tasks to start. Please check that you have enough resources to run "
         "all Horovod processes. Each Horovod process runs in a Spark task. You may need to increase the "
         "start_timeout parameter to a larger value if your Spark resources are allocated on-demand. "
-        f"{_progress(started, settings)}: there was room for no more. "
+        f"{_progress(started, wanted)}: there was room for no more. "
         f"Timeout after {settings.start_timeout:g} seconds."
     )
 
 
-def _progress(started: int, settings: JobSettings) -> str:
-    return f"{started} of {settings.num_proc} Spark tasks have started"
+def _progress(started: int, wanted: int) -> str:
+    return f"{started} of {wanted} Spark tasks have started"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ def test_the_machine_of_task_0_comes_first():
     assert [slot.local_rank for slot in slots] == [0, 1, 0, 1, 0]
     assert [slot.cross_size for slot in slots] == [3, 2, 3, 2, 3]
     assert shown(placed[1]) == "b (Spark task 3)"
+    assert shown(replace(placed[1], attempt=1)) == "b (Spark task 3, attempt 2)"
 
 
 def test_machines_of_one_name():
