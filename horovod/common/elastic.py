@@ -21,6 +21,7 @@ import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from horovod.common import objects, topology
+from horovod.common.basics import basics
 from horovod.common.exceptions import (
     HorovodInternalError,
     HostsUpdatedInterrupt,
@@ -29,7 +30,7 @@ from horovod.common.exceptions import (
 )
 from horovod.common.notification import WorkerNotificationManager, notification_manager
 
-__all__ = ["ObjectState", "State", "WorkerNotificationManager", "notification_manager", "run_fn"]
+__all__ = ["ObjectState", "State", "WorkerNotificationManager", "notification_manager", "run", "run_fn"]
 
 log = logging.getLogger("horovod")
 _REMOVED_ONLY = 1  # of the flags "removed" (1) and "added" (2)
@@ -179,6 +180,11 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     return wrapper
 
 
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a training function `func(state, ...)` so that it goes on after failures and host changes."""
+    return run_fn(func, basics.reset)
+
+
 def _synchronise(state: State, skip: bool) -> None:
     """Gives every rank the state of rank 0, unless all of them have it already.
 
@@ -204,8 +210,10 @@ def _join_again(reset: Callable[[], None]) -> None:
             return
         except WorkerRemoved as error:
             _leave(str(error))
+        except RanksDisagree:
+            raise
         except HorovodInternalError as error:
-            if not notification_manager.is_driven or attempt == _TRIES:
+            if not notification_manager.is_driven or notification_manager.job_over or attempt == _TRIES:
                 raise
             log.warning("could not join the job, trying again: %s", error)
 

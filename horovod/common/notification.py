@@ -33,7 +33,8 @@ class WorkerNotificationManager:
         self._identity: Optional[Identity] = None
         self._thread: Optional[threading.Thread] = None
         self._newest: Optional[Tuple[int, float, int]] = None  # generation, timestamp, change
-        self._asked_to_end = self._job_over = False
+        self._asked_to_end = False
+        self.job_over = False  # the driver is gone, or has ended the job
 
     @property
     def is_driven(self) -> bool:
@@ -106,13 +107,13 @@ class WorkerNotificationManager:
                     self._newest = (news["generation"], news["timestamp"], news["change"])
                     self.repeat_news()
         except StoreError:
-            self._job_over = True
+            self.job_over = True
             if self._asked_to_end:  # nobody is left who could let it go
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_sigterm(self, number: int, frame: object) -> None:
         """Leaves at the next commit; a second signal, or one after the end of the job, ends the process."""
-        if self._asked_to_end or self._job_over:
+        if self._asked_to_end or self.job_over:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return

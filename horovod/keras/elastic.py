@@ -28,12 +28,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         from horovod.tensorflow.elastic import run as run_tensorflow
 
         return run_tensorflow(func)
-    return run_fn(func, _reset)
-
-
-def _reset() -> None:
-    _basics.shutdown()
-    _basics.init()
+    return run_fn(func, _basics.reset)
 
 
 _base = keras.callbacks.Callback

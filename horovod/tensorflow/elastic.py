@@ -31,12 +31,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    return run_fn(translated, _reset)
-
-
-def _reset() -> None:
-    _basics.shutdown()
-    _basics.init()
+    return run_fn(translated, _basics.reset)
 
 
 class TensorFlowKerasState(KerasState):

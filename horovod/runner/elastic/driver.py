@@ -121,18 +121,17 @@ class ElasticJob:
             settings.stderr, lambda worker: self._labels.get(worker, "?"),
         )  # fmt: skip
         self._teller = Teller(self.say, settings.output_filename, self._events_file)
-        patience, clean = _READER_SECONDS, False
+        patience = _READER_SECONDS
         try:
             with Signals(lambda number: self._events.put(Interrupted(number)), self._pause):
                 try:
                     self._start()
                     self._supervise()
-                    clean = True
-                except JobInterrupted:
-                    patience = _INTERRUPTED_SECONDS
+                except BaseException as error:
+                    if isinstance(error, JobInterrupted):
+                        patience = _INTERRUPTED_SECONDS
+                    self._end_all(str(error).partition("\n")[0])
                     raise
-                finally:
-                    self._end(clean)
         finally:
             self._let_go(patience)
 
@@ -305,15 +304,14 @@ class ElasticJob:
 
     # ----------------------------------------------------------------------------------------- end
 
-    def _end(self, clean: bool) -> None:
-        self._stopping.set()
-        if not clean:
-            # Workers that took SIGTERM for a wish to leave in order notice so that there is no job any more.
-            if self.store is not None:
-                self.store.close()
-            self._on_all_hosts(lambda runner: runner.terminate())
+    def _end_all(self, reason: str) -> None:
+        # Workers that take SIGTERM for a wish to leave in order learn so that there is no job any more.
+        if self.store is not None:
+            self.store.fail(f"the job has ended: {reason}")
+        self._on_all_hosts(lambda runner: runner.terminate())
 
     def _let_go(self, patience: float) -> None:
+        self._stopping.set()
         self._output.hurry(patience)
         self._on_all_hosts(lambda runner: runner.close(patience))
         for thread in self._closing:

@@ -16,7 +16,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 COOLDOWN_LOWER_LIMIT_SECS, COOLDOWN_UPPER_LIMIT_SECS = 1, 3600
 # A host that never answered may still be booting: it is tried again, whatever the range for failed ones is.
-UNREACHABLE_RANGE = (5, 300)
+UNREACHABLE_RANGE = (2, 300)
 FOREVER = float("inf")
 Range = Tuple[int, int]
 

@@ -364,8 +364,8 @@ class ElasticSupervisor:
     def _release_surplus(self, now: float) -> None:
         """Lets workers go whose slots are not there any more, if the job can go on without them."""
         slots = dict(self._hosts.usable(now))
-        surplus = [one for one in self.workers.staying() if one.slot >= slots.get(one.host, 0)]
-        kept = [one for one in self.workers.staying() if one not in surplus]
+        kept = self._in_slots(now)
+        surplus = [one for one in self.workers.staying() if one not in kept]
         limits = self._limits
         if not surplus or self._finishing or sum(slots.values()) < limits.min_np:
             return
@@ -373,6 +373,11 @@ class ElasticSupervisor:
             heirs = not self._state_exists or any(one.has_state for one in kept)
             if worker.generation == 0 or (heirs and len(kept) >= limits.min_np):
                 self._let_go(worker, f"{worker.host} has been removed from the job", now)
+
+    def _in_slots(self, now: float) -> List[Worker]:
+        """Workers whose slots are still there."""
+        slots = dict(self._hosts.usable(now))
+        return [one for one in self.workers.staying() if one.slot < slots.get(one.host, 0)]
 
     def _let_go(self, worker: Worker, reason: str, now: float) -> None:
         worker.leaving = reason
@@ -387,7 +392,7 @@ class ElasticSupervisor:
         capacity = sum(slots for _, slots in usable)
         if self._finishing or (self._started_at is None and capacity < limits.num_proc):
             return
-        total = len(self.workers.staying())
+        total = len(self._in_slots(now))
         most = capacity if limits.max_np is None else limits.max_np
         for name, slot in [(host, slot) for host, slots in usable for slot in range(slots)]:
             taken = any(one.slot == slot for one in self.workers.on(name))
@@ -449,7 +454,14 @@ class ElasticSupervisor:
                 self._say(
                     "late", f"going on without {one}, which does not come", host=one.host, rank=one.rank
                 )
-        self._assign(waiting, now)
+        self._assign(self._chosen(waiting, now), now)
+
+    def _chosen(self, waiting: List[Worker], now: float) -> List[Worker]:
+        """Those who get a place if there are more than may be: one that has the state, then who will stay."""
+        most, in_slots = self._limits.max_np, self._in_slots(now)
+        first = next((one for one in waiting if one.has_state), waiting[0])
+        order = sorted(waiting, key=lambda one: (one is not first, one not in in_slots, one.generation == 0))
+        return order[:most]
 
     def _count_reset(self) -> bool:
         self._resets += 1
