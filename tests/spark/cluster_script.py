@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 
+from elastic_training import train
 from spark_here import session
 
 import horovod.spark
@@ -38,9 +39,13 @@ def lose_executor(folder):
 
     hvd.init()
     if hvd.rank() == 1:
-        os.kill(executor(), signal.SIGKILL)
+        kill_executor()
     hvd.barrier()
     time.sleep(600)
+
+
+def kill_executor():
+    os.kill(executor(), signal.SIGKILL)
 
 
 def executor():
@@ -72,6 +77,8 @@ def main(folder):
             horovod.spark.run(lose_executor, (folder,), num_proc=2, start_timeout=120)
         except RuntimeError as error:
             say(job="lost", error=str(error))
+        elastic = dict(num_proc=2, min_num_proc=1, start_timeout=120)
+        say(job="elastic", result=horovod.spark.run_elastic(train, (2, kill_executor), **elastic))
         say(job="again", result=horovod.spark.run(place, num_proc=2, start_timeout=120))
 
 

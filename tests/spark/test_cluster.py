@@ -27,5 +27,12 @@ def test_a_killed_executor_is_an_error_that_names_it(cluster):
     assert "Lost host" in text and "(Spark task" in text and "(rank 1)" in text
 
 
+def test_survivors_of_a_killed_executor_go_on_in_an_elastic_job(cluster):
+    """Spark starts the lost task again, on a new executor, and its rank joins."""
+    results = cluster["elastic"]["result"]
+    assert [rank for rank, _, _ in results] == [0, 1]
+    assert all(sizes == [2, 1, 2] and batches >= 8 for _, sizes, batches in results), results
+
+
 def test_the_next_job_works(cluster):
     assert len(cluster["again"]["result"]) == 2

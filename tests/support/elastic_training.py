@@ -7,12 +7,12 @@ import os
 import time
 
 
-def train(at=None, act=None, again=False, whole=2):
+def train(at=None, act=None, everywhere=False, whole=2):
     """(rank, the sizes of the worlds it saw or was told of, batches).
 
     Args:
         at: the batch in which rank 1 calls `act`.
-        again: whether newcomers call it as well.
+        everywhere: whether all ranks call it, newcomers as well.
         whole: after an act, batches go on until there are as many ranks again.
     """
     import numpy as np
@@ -27,16 +27,16 @@ def train(at=None, act=None, again=False, whole=2):
 
     def loop(state):
         def complete():
+            if hvd.size() != (state.sizes or [0])[-1]:
+                state.sizes = [*state.sizes, hvd.size()]
             enough = at is None or hvd.size() >= whole or time.monotonic() > deadline
             return state.batch >= 8 and bool(hvd.allreduce(np.array([float(enough)]), op=hvd.Min)[0])
 
         while not complete():
-            if hvd.size() != (state.sizes or [0])[-1]:
-                state.sizes = [*state.sizes, hvd.size()]
-            if at is not None and state.batch >= at and (again or not state.acted):
+            if at is not None and state.batch >= at and (everywhere or not state.acted):
                 state.acted = True
                 state.commit()
-                if hvd.rank() == 1:
+                if hvd.rank() == 1 or everywhere:
                     act()
             assert hvd.allreduce(np.ones(1), op=hvd.Sum)[0] == hvd.size()
             state.batch += 1
