@@ -118,6 +118,7 @@ def main() -> None:
     args = parse()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("sales").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = (builder.master(args.master) if args.master else builder).getOrCreate()
 
     rows = prepare(spark, *raw_tables(args.shops, args.days)).cache()

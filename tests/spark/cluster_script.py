@@ -41,11 +41,11 @@ def lose_executor(folder):
     if hvd.rank() == 1:
         kill_executor()
     hvd.barrier()
-    time.sleep(600)
 
 
 def kill_executor():
     os.kill(executor(), signal.SIGKILL)
+    time.sleep(600)  # it takes this process along
 
 
 def executor():
