@@ -106,6 +106,10 @@ def main(folder):
             horovod.spark.run(wait_for_ever, (folder,), num_proc=2)
         except KeyboardInterrupt:
             say(job="cancelled", left=not until(lambda: not any(map(os.path.exists, proc(folder)))))
+        try:
+            horovod.spark.run_elastic(total, num_proc=2)
+        except RuntimeError as error:
+            say(job="elastic", error=str(error))
         say(job="estimator", result=estimate(spark, folder))
 
 

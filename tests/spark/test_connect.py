@@ -36,5 +36,9 @@ def test_interrupted_from_the_keyboard(connect):
     assert connect[0]["cancelled"]["left"] is False, "ranks go on"
 
 
+def test_elastic_jobs_are_refused(connect):
+    assert "run_elastic needs a classic Spark session" in connect[0]["elastic"]["error"]
+
+
 def test_an_estimator(connect):
     assert connect[0]["estimator"]["result"] == [2, 40]

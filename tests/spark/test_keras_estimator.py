@@ -139,7 +139,7 @@ def test_several_inputs_and_outputs_custom_objects_and_saving(df, store, tmp_pat
     )
     model = estimator.fit(df)
     assert model.getHistory()["side_accuracy"][-1] == pytest.approx(1.0)
-    row = model.transform(df).first()
+    row = model.transform(df).collect()[0]
     assert isinstance(row["y__output"], float) and len(row["positive__output"]) == 2
     assert model.getModel().evaluate is not None
 
@@ -151,7 +151,7 @@ def test_several_inputs_and_outputs_custom_objects_and_saving(df, store, tmp_pat
     model.save(str(tmp_path / "model"))
     again = KerasModel.load(str(tmp_path / "model"))
     assert again.getHistory() == model.getHistory()
-    assert again.transform(df).first()["y__output"] == row["y__output"]
+    assert again.transform(df).collect()[0]["y__output"] == row["y__output"]
 
 
 def test_sample_weights_and_compiled_models(df, store):

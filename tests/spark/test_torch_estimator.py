@@ -116,7 +116,7 @@ def test_several_inputs_and_outputs(df, store):
     )
     model = estimator.fit(df)
     assert set(model.getHistory()[0]["train"]) == {"loss", "weight_<lambda>", "positive_<lambda>"}
-    row = model.transform(df).first()
+    row = model.transform(df).collect()[0]
     assert isinstance(row["weight__output"], float) and len(row["positive__output"]) == 2
 
 
@@ -134,7 +134,7 @@ def test_labels_that_are_vectors(df, store):
 
     frame = df.withColumn("both", array_to_vector(sql.array(sql.col("y"), -sql.col("y"))))
     model = linear(store=store, model=torch.nn.Linear(2, 2), label_cols=["both"]).fit(frame)
-    assert isinstance(model.transform(frame).first()["both__output"], DenseVector)
+    assert isinstance(model.transform(frame).collect()[0]["both__output"], DenseVector)
 
 
 def test_own_step_shapes_losses_and_callbacks(df, store):
@@ -166,7 +166,7 @@ def test_own_step_shapes_losses_and_callbacks(df, store):
     )
     model = estimator.fit(df)
     assert seen == [(10, 1, 2)] * 3 + [(0, True, "Conv1d")]
-    assert model.transform(df).first()["y__output"] is not None
+    assert model.transform(df).collect()[0]["y__output"] is not None
 
 
 def test_transformation(df, store):
