@@ -63,10 +63,10 @@ def fit(folder, accumulate=1, scale=False, scheduler=False, ckpt=None, epochs=2)
     trainer.save_checkpoint(f"{folder}/{size}.ckpt")
     strategy.barrier()
     both = strategy.broadcast(f"from {rank}", src=size - 1)
-    agreed = (
+    agreed = [
         strategy.reduce_boolean_decision(rank == 0),
         strategy.reduce_boolean_decision(rank == 0, all=False),
-    )
+    ]
     return {
         "rank": rank,
         "size": size,

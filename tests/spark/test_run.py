@@ -72,7 +72,7 @@ def complain():
 
 def test_standard_error_with_the_time_and_an_interface(spark):
     errors = Heard()
-    options = dict(num_proc=1, stderr=errors, prefix_output_with_timestamp=True, nics=["lo"])
+    options = dict(num_proc=1, stderr=errors, verbose=0, prefix_output_with_timestamp=True, nics=["lo"])
     assert horovod.spark.run(complain, **options) == ["lo"]
     assert re.fullmatch(
         r"\w+ \w+ +\d+ \d\d:\d\d:\d\d \d{4}\[0\]<stderr>:a word of warning\n", errors.getvalue()
