@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
+if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    pytest.skip("Spark needs Java, which is not installed here", allow_module_level=True)
 
 from estimator_data import COLUMNS, rows  # noqa: E402
 from spark_here import session  # noqa: E402
