@@ -7,6 +7,7 @@
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run; QUICK=1: in under 5 minutes
 # make bench-compare A=... B=...   what a change did: two runs of make bench, as files or commits
 # make bench-docs RUN=... MERGE=...   puts a run into README.md and docs/, with rows of other machines
+# make bench-spark  Spark jobs, estimators and the Parquet reader beside what else there is
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       renew the generated pages and build the documentation in site/
@@ -23,7 +24,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python test-mxnet test-torch-versions lint format sanitize bench bench-quick bench-compare bench-docs bench-profile wheel demo docs verbs venv clean
+.PHONY: all build test test-cpp test-python test-mxnet test-torch-versions lint format sanitize bench bench-quick bench-compare bench-docs bench-profile bench-spark wheel demo docs verbs venv clean
 
 all: build
 
@@ -48,7 +49,15 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-torch-$*/bin/python scripts/stand_in_cuda.py
 	@touch $@
 
-ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-ray/.ready
+# On top of $(VENV), whose frameworks the estimators train with.
+.venv-spark/.ready: requirements/spark.txt $(VENV)/.ready
+	@test -x .venv-spark/bin/python || $(PY) -m venv .venv-spark
+	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  >$$(.venv-spark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-base.pth
+	.venv-spark/bin/python -m pip install -q -r $<
+	@touch $@
+
+ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-ray/.ready .venv-spark/.ready
 
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready
@@ -111,6 +120,11 @@ bench-docs: $(VENV)/.ready
 # Where the time of a row goes, e.g. ROW="allreduce-1"; `python -m benchmarks.costs --list` names them.
 bench-profile: build
 	$(PY) -m benchmarks.costs $(ROW)
+
+# Times and rows per CPU second of horovod.spark and horovod.data beside what else there is, with the goals.
+bench-spark: build .venv-spark/.ready .venv-data-bench/.ready
+	.venv-spark/bin/python benchmarks/spark_jobs.py
+	.venv-data-bench/bin/python benchmarks/data_reader.py
 
 wheel:
 	scripts/build-wheel.sh

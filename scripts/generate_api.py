@@ -33,6 +33,18 @@ PAGES = {
     "jax": ("horovod.jax", ["horovod.jax"]),
     "mxnet": ("horovod.mxnet", ["horovod.mxnet"]),
     "run": ("horovod.run", ["horovod"]),
+    "data": ("horovod.data", ["horovod.data"]),
+    "spark": (
+        "horovod.spark",
+        [
+            "horovod.spark",
+            "horovod.spark.keras",
+            "horovod.spark.torch",
+            "horovod.spark.lightning",
+            "horovod.spark.common.store",
+            "horovod.spark.distributor",
+        ],
+    ),
 }
 
 # Sections by the first pattern that fits; what is not matched comes first, as "Training".

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 if TYPE_CHECKING:
     from horovod.rendezvous.store_server import StoreServer
     from horovod.runner.elastic.driver import ElasticJob
-    from horovod.runner.job import Job
     from horovod.runner.settings import JobSettings
+    from horovod.runner.supervised_job import SupervisedJob
 
 
 def run(
@@ -114,7 +114,7 @@ def run(
             reset_limit, host_discovery_script is None,
         )  # fmt: skip
         discovery = make_discovery(host_discovery_script, slots, job.hosts, num_proc)
-        return _results_of(ElasticJob(job, limits, discovery, cooldown_range, _publishing(call)))
+        return results_of(ElasticJob(job, limits, discovery, cooldown_range, _publishing(call)))
     if use_mpi:
         from horovod.runner.mpi_run import run_function_with_mpi
 
@@ -126,7 +126,7 @@ def run_job(settings: JobSettings, call: bytes) -> List[Any]:
     """Runs a pickled call (results.pickled) on every rank of a job."""
     from horovod.runner.job import Job
 
-    return _results_of(Job(settings, prepare=_publishing(call)))
+    return results_of(Job(settings, prepare=_publishing(call)))
 
 
 def _publishing(call: bytes) -> Callable[[StoreServer], None]:
@@ -135,10 +135,10 @@ def _publishing(call: bytes) -> Callable[[StoreServer], None]:
     return lambda store: results.publish(store, call)
 
 
-def _results_of(job: Union[Job, ElasticJob]) -> List[Any]:
-    """Runs a job; returns what its workers left in the store, or raises what one of them raised."""
+def results_of(job: Union[SupervisedJob, ElasticJob]) -> List[Any]:
+    """Runs a job whose ranks call a published function. Returns what it returns, or raises what it raises."""
     from horovod.runner import results
-    from horovod.runner.job import JobFailed, JobInterrupted
+    from horovod.runner.supervision import JobFailed, JobInterrupted
 
     try:
         job.run()
@@ -158,12 +158,12 @@ def _results_of(job: Union[Job, ElasticJob]) -> List[Any]:
 def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
     from horovod.common import config
 
-    made = {**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
+    made = {**importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
     config.check(made)
     return made
 
 
-def _importable(env: Dict[str, str]) -> Dict[str, str]:
+def importable(env: Dict[str, str]) -> Dict[str, str]:
     """Lets workers import what the caller can: its sys.path, as multiprocessing does."""
     from horovod.runner.settings import working_directory
 

@@ -46,7 +46,8 @@ class Distributed(KnownPrivates):
         return getattr(self._hvd.inner, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if hasattr(Distributed, name) or name == "_hvd":  # schedulers replace `step`
+        foreign = "_hvd" not in self.__dict__  # a wrapper that takes on our class, as Lightning's does
+        if foreign or hasattr(Distributed, name) or name == "_hvd":  # schedulers replace `step`
             object.__setattr__(self, name, value)
         else:
             setattr(self._hvd.inner, name, value)

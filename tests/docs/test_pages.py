@@ -14,7 +14,7 @@ from world import ROOT, worker_env
 
 DOCS = os.path.join(ROOT, "docs")
 # Pages whose Python is run by the tests of their front end.
-ELSEWHERE = {"pytorch.md", "tensorflow.md", "keras.md", "jax.md", "mxnet.md", "ray.md"}
+ELSEWHERE = {"pytorch.md", "tensorflow.md", "keras.md", "jax.md", "mxnet.md", "ray.md", "data.md", "spark.md"}
 # Pages of Python that is an outline ("..."), parsed only.
 OUTLINES = {"running.md"}
 LAUNCH = """
