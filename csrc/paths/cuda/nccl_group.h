@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One NCCL communicator: a set's members with one GPU each.
+//
+// It is non-blocking: calls that have to wait for other ranks come back at once and are asked about, so that a rank that
+// died ends the wait. Driving thread only, but for abort().
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+#include "paths/cuda/convert.h"
+#include "paths/cuda/device.h"
+#include "paths/cuda/group.h"
+#include "paths/cuda/nccl.h"
+
+namespace hvd::cuda {
+
+struct NcclError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The NCCL type in which an hvd_dtype is reduced; int16 and uint16 have none and travel as 32 bits. -1: none.
+int nccl_type(int dtype);
+
+class NcclGroup : public Group {
+ public:
+  // Waits until all members have come. `check` throws when the job was aborted.
+  NcclGroup(const Nccl& nccl, std::shared_ptr<Device> device, Converter& converter, const NcclId& id, int me, int n,
+            std::function<void()> check);
+  ~NcclGroup() override;
+
+  const char* name() const override { return "NCCL"; }
+  void begin() override;
+  void end() override;
+  void all_reduce(const Reduce& how, const void* in, void* out, size_t count, Stream stream) override;
+  void reduce_scatter(const Reduce& how, const void* in, void* out, const std::vector<size_t>& begins,
+                      const std::vector<size_t>& counts, Stream stream) override;
+  void all_gather(const void* in, char* out, const std::vector<size_t>& begins, const std::vector<size_t>& bytes,
+                  Stream stream) override;
+  void broadcast(const void* in, void* out, size_t bytes, int root, Stream stream) override;
+  void all_to_all(const char* in, char* out, const std::vector<size_t>& bytes, Stream stream) override;
+  void abort() override;
+
+ private:
+  // The operator, and whether the results still have to be scaled.
+  std::pair<int, bool> operator_for(const Reduce& how);
+  void check(NcclResult result, const char* call);
+  // Until the communicator has done what it was asked for.
+  void settle(const char* call);
+  template <class Body>
+  void grouped(const char* call, Body body);
+
+  const Nccl& nccl_;
+  std::shared_ptr<Device> device_;
+  Converter& converter_;
+  const std::function<void()> check_job_;
+  std::mutex mutex_;  // comm_ against abort()
+  NcclComm comm_ = nullptr;
+  std::atomic<bool> aborted_{false};
+  int depth_ = 0;
+  std::map<std::pair<int, double>, int> scaled_sums_;  // (type, factor) -> operator
+  std::vector<std::function<void()>> after_;           // what follows when the group of calls has ended
+};
+
+}  // namespace hvd::cuda
