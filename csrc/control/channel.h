@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A byte stream to one neighbour of the control tree: a mailbox in shared memory or a socket. Sending never
-// blocks: what finds no room waits here, in order, for the next flush.
+// What the control plane asks of a connection to a neighbour in the tree: frames in, frames out, in order. Sending
+// never blocks: what finds no room waits here for the next flush.
+//
+//   host/mailbox_channel   a mailbox in shared memory        net/socket_channel   a socket between hosts
 #pragma once
 
-#include <memory>
 #include <string>
+#include <string_view>
 
 #include "control/message.h"
-#include "fabric/segment.h"
 
 namespace hvd {
 
@@ -15,11 +16,20 @@ class Channel {
  public:
   virtual ~Channel() = default;
   void send(const std::string& frame) {
-    backlog_ += frame;
+    wrap(frame, &backlog_);
     flush();
   }
   // True when nothing is left to send.
-  bool flush();
+  bool flush() {
+    while (sent_ < backlog_.size()) {
+      size_t n = write_some(backlog_.data() + sent_, backlog_.size() - sent_);
+      if (n == 0) return false;
+      sent_ += n;
+    }
+    backlog_.clear();
+    sent_ = 0;
+    return true;
+  }
   bool has_backlog() const { return sent_ < backlog_.size(); }
   // Moves what has arrived into the parser; true if anything had.
   virtual bool receive() = 0;
@@ -28,6 +38,8 @@ class Channel {
   virtual int fd() const { return -1; }
 
  protected:
+  // Appends a frame as it travels.
+  virtual void wrap(std::string_view frame, std::string* out) { out->append(frame); }
   // Writes as much as fits now, returns how much.
   virtual size_t write_some(const char* data, size_t n) = 0;
   FrameParser parser_;
@@ -35,49 +47,6 @@ class Channel {
  private:
   std::string backlog_;
   size_t sent_ = 0;
-};
-
-// Rings the bell of a local rank: a counter to spin on, and an eventfd for those who sleep.
-class Bells {
- public:
-  Bells(Segment& segment, const int* doorbells) : segment_(segment), doorbells_(doorbells) {}
-  void ring(int local);
-
- private:
-  Segment& segment_;
-  const int* doorbells_;
-};
-
-class MailboxChannel : public Channel {
- public:
-  // peer: the local rank whose bell is rung after writing, and after making room for it.
-  MailboxChannel(Mailbox& out, Mailbox& in, Bells& bells, int peer) : out_(out), in_(in), bells_(bells), peer_(peer) {}
-  bool receive() override;
-
- protected:
-  size_t write_some(const char* data, size_t n) override;
-
- private:
-  Mailbox& out_;
-  Mailbox& in_;
-  Bells& bells_;
-  int peer_;
-};
-
-class SocketChannel : public Channel {
- public:
-  // Owns fd, which becomes non-blocking. `peer` names the other end in errors.
-  SocketChannel(int fd, std::string peer);
-  ~SocketChannel() override;
-  bool receive() override;
-  int fd() const override { return fd_; }
-
- protected:
-  size_t write_some(const char* data, size_t n) override;
-
- private:
-  int fd_;
-  std::string peer_;
 };
 
 }  // namespace hvd

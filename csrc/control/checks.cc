@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "horovod/core.h"
+#include "util/dtype.h"
 
 namespace hvd {
 namespace {
@@ -95,6 +96,8 @@ std::string lone_problem(const Variant& v, bool joined) {
   bool needs_rows = d.varies_by_rank() || d.kind == HVD_REDUCESCATTER;
   if (needs_rows && d.shape.empty())
     return std::string("Process-set rank zero tried to ") + d.kind_text() + " a rank-zero tensor.";
+  if (d.varies_by_rank() && payload_bytes(d, v.shares) > kMaxBytes)
+    return title(d.kind_text()) + " of more bytes than any memory holds.";
   return "";
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "control/message.h"
-#include "control/topology.h"
+#include "world/topology.h"
 
 namespace hvd {
 

@@ -5,9 +5,7 @@
 #include <memory>
 
 #include "control/checks.h"
-#include "fabric/kernels/kernels.h"
 #include "horovod/core.h"
-#include "util/log.h"
 
 namespace hvd {
 
@@ -15,18 +13,8 @@ Coordinator::Coordinator(const Topology& topology, const Settings& settings, con
     : topology_(topology), settings_(settings), aggregator_(aggregator) {}
 
 bool Coordinator::has_work() const {
-  return !ready_.empty() || (shutdown_rank_ >= 0 && !shutdown_planned_) ||
+  return !ready_.empty() || (departure_.rank >= 0 && !shutdown_planned_) ||
          static_cast<int>(aggregator_.joined().size()) == topology_.size;
-}
-
-int64_t Coordinator::payload_bytes(const Description& d, const std::vector<Share>& shares) const {
-  int64_t item = static_cast<int64_t>(kernels::item_size(d.dtype));
-  if (!d.varies_by_rank()) return d.elements() * item;
-  int64_t row = item;
-  for (size_t i = 1; i < d.shape.size(); ++i) row *= d.shape[i];
-  int64_t rows = 0;
-  for (const Share& s : shares) rows += s.dim0;
-  return rows * row;
 }
 
 Coordinator::Ready Coordinator::resolve(Complete complete) {
@@ -109,14 +97,7 @@ uint32_t Coordinator::remember(const Variant& variant, Plan* plan) {
   };
   if (auto old = id_of_.find(key); old != id_of_.end()) forget(old->second);
   if (static_cast<int64_t>(recent_.size()) >= settings_.cache_capacity) {
-    if (!warned_eviction_) {
-      warned_eviction_ = true;
-      HVD_LOG(Info,
-              "A response has been evicted from cache which may indicate reduced performance. Better "
-              "performance may be obtained by disabling caching (HOROVOD_CACHE_CAPACITY=0) or increasing "
-              "the cache capacity (HOROVOD_CACHE_CAPACITY>"
-                  << settings_.cache_capacity << ").");
-    }
+    has_evicted_ = true;
     forget(recent_.front());
   }
   uint32_t id = next_id_++;
@@ -216,9 +197,9 @@ Plan Coordinator::schedule() {
     batch.joined_last = aggregator_.joined().back();
     plan.batches.push_back(std::move(batch));
   }
-  if (shutdown_rank_ >= 0 && !shutdown_planned_) {
+  if (departure_.rank >= 0 && !shutdown_planned_) {
     plan.shutdown = shutdown_planned_ = true;
-    plan.shutdown_rank = shutdown_rank_;
+    plan.departure = departure_;
   }
   return plan;
 }

@@ -14,8 +14,8 @@
 
 #include "control/aggregator.h"
 #include "control/message.h"
-#include "control/topology.h"
 #include "util/settings.h"
+#include "world/topology.h"
 
 namespace hvd {
 
@@ -24,12 +24,15 @@ class Coordinator {
   Coordinator(const Topology& topology, const Settings& settings, const Aggregator& aggregator);
 
   void accept(Complete complete);
-  void request_shutdown(int rank) {
-    if (shutdown_rank_ < 0) shutdown_rank_ = rank;
+  // The first to ask is the one that is named.
+  void request_shutdown(Departure departure) {
+    if (departure_.rank < 0) departure_ = std::move(departure);
   }
   // Something to plan: ready tensors, a finished join round, a shutdown.
   bool has_work() const;
   Plan schedule();
+  // Whether descriptions were dropped for want of room; a hint to the user, to be logged once.
+  bool has_evicted() const { return has_evicted_; }
 
  private:
   struct Ready {
@@ -49,7 +52,6 @@ class Coordinator {
   };
 
   Ready resolve(Complete complete);
-  int64_t payload_bytes(const Description& d, const std::vector<Share>& shares) const;
   bool fusible(const Ready& a, const Ready& b) const;
   void plan_tensor(Ready ready, Batch* batch, Plan* plan);
   uint32_t remember(const Variant& variant, Plan* plan);
@@ -61,7 +63,7 @@ class Coordinator {
   std::deque<Ready> ready_;
   std::map<std::pair<int32_t, uint64_t>, Group> groups_;
   uint64_t next_seq_ = 1;
-  int shutdown_rank_ = -1;
+  Departure departure_;  // rank -1: nobody wants to leave
   bool shutdown_planned_ = false;
 
   // Cached ids, least recently used first. Ids are never reused.
@@ -70,7 +72,7 @@ class Coordinator {
   std::unordered_map<uint32_t, std::list<uint32_t>::iterator> place_;
   std::map<std::pair<int32_t, std::string>, uint32_t> id_of_;
   std::unordered_map<uint32_t, std::pair<int32_t, std::string>> name_of_;
-  bool warned_eviction_ = false;
+  bool has_evicted_ = false;
 
   std::deque<int32_t> free_sets_;
   int32_t next_set_ = 1;

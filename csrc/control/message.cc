@@ -2,6 +2,7 @@
 #include "control/message.h"
 
 #include "horovod/core.h"
+#include "util/dtype.h"
 
 namespace hvd {
 namespace {
@@ -73,6 +74,18 @@ Variant get_variant(Reader& in) {
   return v;
 }
 
+void put_departure(Writer& out, const Departure& departure) {
+  out.put(departure.rank);
+  out.put_text(departure.reason);
+}
+
+Departure get_departure(Reader& in) {
+  Departure departure;
+  departure.rank = in.get<int32_t>();
+  departure.reason = in.get_text();
+  return departure;
+}
+
 }  // namespace
 
 const char* kind_name(int kind) {
@@ -88,12 +101,6 @@ const char* kind_name(int kind) {
     case kRemoveProcessSet: return "REMOVE_PROCESS_SET";
     default: return "UNKNOWN";
   }
-}
-
-const char* dtype_name(int dtype) {
-  static const char* names[] = {"uint8",   "int8",    "uint16", "int16",    "int32",  "int64", "float16",
-                                "float32", "float64", "bool",   "bfloat16", "uint32", "uint64"};
-  return dtype >= 0 && dtype < 13 ? names[dtype] : "unknown";
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -114,6 +121,16 @@ int64_t Description::elements() const {
   return n;
 }
 
+int64_t payload_bytes(const Description& d, const std::vector<Share>& shares) {
+  auto item = static_cast<int64_t>(item_size(d.dtype));
+  if (!d.varies_by_rank()) return d.elements() * item;
+  int64_t row = item;
+  for (size_t i = 1; i < d.shape.size(); ++i) row *= d.shape[i];
+  int64_t rows = 0;
+  for (const Share& s : shares) rows += s.dim0;
+  return rows * row;
+}
+
 std::string encode_ready_cached(const std::vector<uint32_t>& ids) {
   Frame f(MessageType::ReadyCached);
   f.out.put_list(ids);
@@ -127,9 +144,15 @@ std::string encode_ready_full(const std::vector<Variant>& variants) {
   return f.finish();
 }
 
-std::string encode_rank(MessageType type, int32_t rank) {
-  Frame f(type);
+std::string encode_join(int32_t rank) {
+  Frame f(MessageType::Join);
   f.out.put(rank);
+  return f.finish();
+}
+
+std::string encode_shutdown(const Departure& departure) {
+  Frame f(MessageType::Shutdown);
+  put_departure(f.out, departure);
   return f.finish();
 }
 
@@ -151,7 +174,7 @@ std::string encode_need_full(uint32_t id) {
 std::string encode_plan(const Plan& plan) {
   Frame f(MessageType::Plan);
   f.out.put(static_cast<uint8_t>(plan.shutdown));
-  f.out.put(plan.shutdown_rank);
+  put_departure(f.out, plan.departure);
   f.out.put_list(plan.evicted);
   f.out.put(static_cast<uint32_t>(plan.batches.size()));
   for (const Batch& b : plan.batches) {
@@ -186,6 +209,18 @@ std::vector<Variant> decode_variants(Reader& body) {
   return variants;
 }
 
+int32_t decode_join(Reader& body) {
+  auto rank = body.get<int32_t>();
+  body.expect_end();
+  return rank;
+}
+
+Departure decode_shutdown(Reader& body) {
+  Departure departure = get_departure(body);
+  body.expect_end();
+  return departure;
+}
+
 PartialReport decode_partial(Reader& body) {
   PartialReport r;
   r.process_set = body.get<int32_t>();
@@ -199,7 +234,7 @@ PartialReport decode_partial(Reader& body) {
 Plan decode_plan(Reader& body) {
   Plan plan;
   plan.shutdown = body.get<uint8_t>() != 0;
-  plan.shutdown_rank = body.get<int32_t>();
+  plan.departure = get_departure(body);
   plan.evicted = body.get_list<uint32_t>();
   plan.batches.resize(body.get_count(36));
   for (Batch& b : plan.batches) {

@@ -19,9 +19,11 @@ namespace hvd {
 // Control-plane kinds beyond the public hvd_kind values.
 enum InternalKind { kAddProcessSet = 100, kRemoveProcessSet = 101 };
 
-const char* kind_name(int kind);    // "ALLREDUCE"; Adasum has its own, see Description::kind_text
-const char* dtype_name(int dtype);  // "float32"
+const char* kind_name(int kind);  // "ALLREDUCE"; Adasum has its own, see Description::kind_text
 std::string shape_text(const std::vector<int64_t>& shape);
+
+// No process can address more (128 TiB). Requests beyond it are refused, so sums over ranks do not overflow.
+constexpr int64_t kMaxBytes = int64_t{1} << 47;
 
 struct Description {
   std::string name;
@@ -51,6 +53,9 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
+// Bytes of a tensor; of all members' together where they vary.
+int64_t payload_bytes(const Description& description, const std::vector<Share>& shares);
+
 // One description and the ranks that sent it. More than one variant for a name is a mismatch.
 struct Variant {
   Description description;
@@ -62,7 +67,7 @@ enum class MessageType : uint8_t {
   ReadyCached = 1,  // u32 ids
   ReadyFull = 2,    // variants of one tensor
   Join = 3,         // i32 rank
-  Shutdown = 4,     // i32 rank
+  Shutdown = 4,     // i32 rank, text: why it leaves
   Partial = 5,      // stall watch: a tensor some ranks of this subtree wait for
   // down
   Plan = 16,
@@ -74,6 +79,12 @@ struct PartialReport {
   std::string name;
   double age = 0;              // seconds since the first of them did
   std::vector<int32_t> ready;  // ranks of the subtree that have submitted it
+};
+
+// A rank that leaves the job in good order.
+struct Departure {
+  int32_t rank = -1;
+  std::string reason;  // "": nothing went wrong
 };
 
 struct PlannedTensor {
@@ -96,20 +107,23 @@ struct Batch {
 
 struct Plan {
   bool shutdown = false;
-  int32_t shutdown_rank = -1;
+  Departure departure;  // who asked for the shutdown
   std::vector<uint32_t> evicted;
   std::vector<Batch> batches;
 };
 
 std::string encode_ready_cached(const std::vector<uint32_t>& ids);
 std::string encode_ready_full(const std::vector<Variant>& variants);
-std::string encode_rank(MessageType type, int32_t rank);
+std::string encode_join(int32_t rank);
+std::string encode_shutdown(const Departure& departure);
 std::string encode_partial(const PartialReport& report);
 std::string encode_plan(const Plan& plan);
 std::string encode_need_full(uint32_t id);
 
 std::vector<uint32_t> decode_ids(Reader& body);
 std::vector<Variant> decode_variants(Reader& body);
+int32_t decode_join(Reader& body);
+Departure decode_shutdown(Reader& body);
 PartialReport decode_partial(Reader& body);
 Plan decode_plan(Reader& body);
 

@@ -6,16 +6,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "engine/engine.h"
-#include "fabric/segment.h"
 #include "horovod/core.h"
+#include "host/segment.h"
 #include "util/log.h"
 #include "util/shared_slot.h"
+#include "world/link_plan.h"
 
 namespace {
 
@@ -25,10 +27,11 @@ using hvd::Refused;
 constexpr char kForkedText[] =
     "This process was forked from one that had called hvd.init(); the engine stays with the parent. Call Horovod only "
     "in the parent, or start the child with the spawn method and let it call hvd.init() itself.";
+constexpr int32_t kMaxLocalSize = 1 << 14;
 
-std::mutex life_mutex;  // start and stop, one at a time
+std::mutex life_mutex;   // start, stop and the settings, one at a time
+hvd::Settings settings;  // guarded by life_mutex
 hvd::SharedSlot<Engine> engine;
-hvd::Settings settings;
 std::atomic<bool> forked{false};
 std::atomic<hvd_where_fn> where_callback{nullptr};
 thread_local std::string last_error;
@@ -42,6 +45,28 @@ std::shared_ptr<Engine> running() {
   auto e = engine.load();
   if (!e) throw Refused(HVD_PRECONDITION, forked ? kForkedText : hvd::kNotInitialisedText);
   return e;
+}
+
+// For pointers that a caller must not leave out.
+template <typename T>
+T* given(T* pointer, const char* what) {
+  if (!pointer) throw Refused(HVD_INVALID, std::string(what) + " is missing");
+  return pointer;
+}
+
+// A list of the caller's; an empty one may be null.
+template <typename T>
+std::vector<T> list(const T* items, int32_t n, const char* what) {
+  if (n < 0) throw Refused(HVD_INVALID, std::to_string(n) + " " + what);
+  if (n > 0) given(items, what);
+  return {items, items + n};
+}
+
+// Copies as much as the caller has room for; the whole count is returned.
+template <typename T>
+int32_t copy_out(const std::vector<T>& items, T* out, int32_t cap) {
+  if (cap > 0) std::copy_n(items.begin(), std::min(items.size(), static_cast<size_t>(cap)), given(out, "the list"));
+  return static_cast<int32_t>(items.size());
 }
 
 // Runs a body that may refuse, and turns that into a status and its text.
@@ -67,10 +92,35 @@ void after_fork_in_child() {
   forked = true;
 }
 
+// Everything hvd_start was given is ours from here on, whatever becomes of the start.
+hvd::Inheritance adopt(const hvd_world& world, const hvd_link* links, int32_t n_links) {
+  hvd::Inheritance inheritance;
+  inheritance.links = hvd::adopt_links(links, n_links);
+  inheritance.shared_memory = hvd::UniqueFd(world.shm_fd);
+  if (world.doorbell_fds && world.host_of_rank && world.rank >= 0 && world.rank < world.size) {
+    auto local_size = std::count(world.host_of_rank, world.host_of_rank + world.size, world.host_of_rank[world.rank]);
+    for (int i = 0; i < local_size; ++i) inheritance.doorbells.emplace_back(world.doorbell_fds[i]);
+  }
+  return inheritance;
+}
+
+hvd::Settings settings_now() {
+  std::lock_guard<std::mutex> lock(life_mutex);
+  return settings;
+}
+
 template <typename F>
 int32_t query(F value) {
   auto e = engine.load();
   return e ? value(*e) : -1;
+}
+
+hvd::Entry& completed_entry(hvd::Submission* submission, int64_t handle, int32_t index) {
+  if (!submission) throw Refused(HVD_INVALID, "unknown handle " + std::to_string(handle));
+  if (index < 0 || index >= static_cast<int32_t>(submission->entries.size()))
+    throw Refused(HVD_INVALID, "handle " + std::to_string(handle) + " has no output " + std::to_string(index));
+  if (!submission->done) throw Refused(HVD_INVALID, "not done yet");
+  return submission->entries[index];
 }
 
 }  // namespace
@@ -80,25 +130,28 @@ extern "C" {
 int32_t hvd_api_version(void) { return HVD_API_VERSION; }
 
 int32_t hvd_configure(const char* name, const char* value) {
-  std::lock_guard<std::mutex> lock(life_mutex);
-  if (!settings.set(name, value))
-    return fail(HVD_INVALID, std::string("unknown setting or value: ") + name + "=" + value);
-  return HVD_OK;
+  return guarded<int32_t>([&] {
+    std::lock_guard<std::mutex> lock(life_mutex);
+    std::string problem = settings.set(given(name, "the name"), given(value, "the value"));
+    if (!problem.empty()) throw Refused(HVD_INVALID, problem);
+    return HVD_OK;
+  });
 }
 
 int32_t hvd_plan_links(const hvd_world* world, const int32_t* members, int32_t n_members, int32_t process_set,
                        hvd_link* out, int32_t cap) {
   return guarded<int32_t>([&] {
-    hvd::Topology topology(*world);
-    auto links = hvd::plan_links(topology, {members, members + n_members}, process_set);
-    for (size_t i = 0; i < links.size() && static_cast<int32_t>(i) < cap; ++i) out[i] = links[i];
-    return static_cast<int32_t>(links.size());
+    hvd::Topology topology(*given(world, "the world"));
+    return copy_out(hvd::plan_links(topology, list(members, n_members, "members"), process_set), out, cap);
   });
 }
 
 int32_t hvd_shm_create(int32_t local_size) {
-  return guarded<int32_t>(
-      [&] { return hvd::Segment::create(local_size, static_cast<size_t>(settings.shm_slot_bytes)); });
+  return guarded<int32_t>([&] {
+    if (local_size < 1 || local_size > kMaxLocalSize)
+      throw Refused(HVD_INVALID, "shared memory for " + std::to_string(local_size) + " ranks");
+    return hvd::Segment::create(local_size, static_cast<size_t>(settings_now().shm_slot_bytes));
+  });
 }
 
 int32_t hvd_doorbell_create(void) {
@@ -107,14 +160,15 @@ int32_t hvd_doorbell_create(void) {
 }
 
 int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links) {
-  std::lock_guard<std::mutex> lock(life_mutex);
-  if (engine.load()) return fail(HVD_INVALID, "the engine is running already");
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
   return guarded<int32_t>([&] {
-    if (world->struct_size != sizeof(hvd_world))
+    if (given(world, "the world")->struct_size != sizeof(hvd_world))
       throw Refused(HVD_INVALID, "hvd_world of another version of the header");
-    auto e = std::make_shared<Engine>(*world, std::vector<hvd_link>(links, links + n_links), settings);
+    hvd::Inheritance inheritance = adopt(*world, links, n_links);
+    std::lock_guard<std::mutex> lock(life_mutex);
+    if (engine.load()) throw Refused(HVD_INVALID, "the engine is running already");
+    static std::once_flag once;
+    std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
+    auto e = std::make_shared<Engine>(hvd::Topology(*world), std::move(inheritance), settings);
     e->set_where(where_callback);
     engine.store(e);
     forked = false;
@@ -122,11 +176,11 @@ int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links
   });
 }
 
-int32_t hvd_stop([[maybe_unused]] const char* reason) {
+int32_t hvd_stop(const char* reason) {
   std::lock_guard<std::mutex> lock(life_mutex);
   auto e = engine.load();
   if (!e) return HVD_OK;
-  e->stop();
+  e->stop(reason ? reason : "");
   engine.store(nullptr);
   return HVD_OK;
 }
@@ -142,7 +196,7 @@ int32_t hvd_check(void) {
 
 int32_t hvd_abort(const char* reason) {
   return guarded<int32_t>([&] {
-    running()->abort(reason);
+    running()->abort(given(reason, "the reason"));
     return HVD_OK;
   });
 }
@@ -170,12 +224,13 @@ int32_t hvd_is_homogeneous(void) {
 }
 
 int32_t hvd_add_process_set(const int32_t* ranks, int32_t n) {
-  return guarded<int32_t>([&] { return running()->add_process_set({ranks, ranks + n}); });
+  return guarded<int32_t>([&] { return running()->add_process_set(list(ranks, n, "ranks")); });
 }
 
 int32_t hvd_attach_links(const hvd_link* links, int32_t n_links) {
   return guarded<int32_t>([&] {
-    running()->attach_links({links, links + n_links});
+    auto adopted = hvd::adopt_links(links, n_links);
+    running()->attach_links(std::move(adopted));
     return HVD_OK;
   });
 }
@@ -191,17 +246,12 @@ int32_t hvd_process_set_ranks(int32_t id, int32_t* ranks, int32_t cap) {
   return guarded<int32_t>([&] {
     auto members = running()->process_set_ranks(id);
     if (members.empty()) throw Refused(HVD_INVALID, "Process set does not exist or has not been registered.");
-    std::copy_n(members.begin(), std::min<size_t>(members.size(), static_cast<size_t>(std::max(cap, 0))), ranks);
-    return static_cast<int32_t>(members.size());
+    return copy_out(members, ranks, cap);
   });
 }
 
 int32_t hvd_process_set_ids(int32_t* ids, int32_t cap) {
-  return guarded<int32_t>([&] {
-    auto all = running()->process_set_ids();
-    std::copy_n(all.begin(), std::min<size_t>(all.size(), static_cast<size_t>(std::max(cap, 0))), ids);
-    return static_cast<int32_t>(all.size());
-  });
+  return guarded<int32_t>([&] { return copy_out(running()->process_set_ids(), ids, cap); });
 }
 
 int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
@@ -211,6 +261,7 @@ int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_a
 
 int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status) {
   return guarded<int64_t>([&] {
+    given(status, "the place for the status");
     auto e = running();
     int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
     hvd::Status outcome = e->wait(handle, timeout_s);
@@ -234,11 +285,9 @@ int32_t hvd_wait(int64_t handle, double timeout_s) {
 
 int32_t hvd_result(int64_t handle, int32_t index, hvd_output* out) {
   return guarded<int32_t>([&] {
+    given(out, "the place for the output");
     auto submission = running()->find(handle);
-    if (!submission || index < 0 || index >= static_cast<int32_t>(submission->entries.size()))
-      throw Refused(HVD_INVALID, "unknown handle " + std::to_string(handle));
-    if (!submission->done) throw Refused(HVD_INVALID, "not done yet");
-    hvd::Entry& e = submission->entries[index];
+    hvd::Entry& e = completed_entry(submission.get(), handle, index);
     out->data = e.output;
     out->shape = e.output_shape.data();
     out->ndim = static_cast<int32_t>(e.output_shape.size());
@@ -250,13 +299,13 @@ int32_t hvd_result(int64_t handle, int32_t index, hvd_output* out) {
 }
 
 void* hvd_take(int64_t handle, int32_t index) {
-  auto e = engine.load();
-  auto submission = e ? e->find(handle) : nullptr;
-  if (!submission || !submission->done || index < 0 || index >= static_cast<int32_t>(submission->entries.size())) {
-    fail(HVD_INVALID, "unknown handle " + std::to_string(handle));
-    return nullptr;
-  }
-  return std::exchange(submission->entries[index].owned, nullptr);
+  void* taken = nullptr;
+  guarded<int32_t>([&] {
+    auto submission = running()->find(handle);
+    taken = std::exchange(completed_entry(submission.get(), handle, index).owned, nullptr);
+    return HVD_OK;
+  });
+  return taken;
 }
 
 void hvd_free(void* data) { std::free(data); }
@@ -269,7 +318,7 @@ const char* hvd_last_error(void) { return last_error.c_str(); }
 
 int32_t hvd_timeline_start(const char* path, int32_t mark_cycles) {
   return guarded<int32_t>([&] {
-    running()->start_timeline(path, mark_cycles != 0);
+    running()->start_timeline(given(path, "the path"), mark_cycles != 0);
     return HVD_OK;
   });
 }
@@ -286,7 +335,7 @@ int64_t hvd_metrics(char* buffer, int64_t cap) {
     std::string json = running()->metrics();
     if (cap > 0) {
       size_t n = std::min(json.size(), static_cast<size_t>(cap - 1));
-      std::memcpy(buffer, json.data(), n);
+      std::memcpy(given(buffer, "the buffer"), json.data(), n);
       buffer[n] = 0;
     }
     return static_cast<int64_t>(json.size());

@@ -4,50 +4,49 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "control/message.h"
 #include "horovod/core.h"
+#include "paths/tensor.h"
 #include "util/status.h"
+#include "world/set_layout.h"
 
 namespace hvd {
 
 struct Submission;
 
-// One tensor of a submission.
-struct Entry {
+// Tensors are matched by process set and name.
+using Key = std::pair<int32_t, std::string>;
+
+// One tensor of a submission. What its Tensor part and `value` hold belongs to whoever has the entry: the caller until
+// it is added to the table, the driving thread from then on, its data path while it is in flight, the caller again once
+// it is done.
+struct Entry : Tensor {
+  Key key() const { return {description.process_set, description.name}; }
+
   Submission* owner = nullptr;
-  int32_t index = 0;
-  Description description;
-  Share share;
-  std::vector<int64_t> shape;  // of the input, with its own first dimension
-  const char* input = nullptr;
-  char* output = nullptr;
-  void* owned = nullptr;  // engine-owned output
-  std::vector<int64_t> output_shape;
-  std::vector<int64_t> received_splits;
-  int64_t value = 0;
-  uint32_t sent_id = 0;  // cached id announced for it
-  double since = 0;      // when it was submitted
+  int64_t value = 0;       // join: who joined last; a new process set's id
+  uint32_t sent_id = 0;    // cached id it was announced by; driving thread
+  double since = 0;        // when it was submitted
+  bool in_flight = false;  // a data path has it; guarded by the table
 };
 
 struct Submission {
+  explicit Submission(size_t n) : entries(n) {}
+
   int64_t handle = 0;
   std::vector<Entry> entries;
-  int32_t remaining = 0;
   uint32_t flags = 0;
-  hvd_alloc_fn alloc = nullptr;
   hvd_done_fn done_callback = nullptr;
   void* context = nullptr;
-  Status status;
-  std::atomic<bool> done{false};
+  std::shared_ptr<const SetLayout> layout;  // the process set it was checked against; null: needs none
 
-  ~Submission() {
-    for (Entry& e : entries) std::free(e.owned);
-  }
+  int32_t remaining = 0;  // entries that are not done; guarded by the table
+  Status status;          // guarded by the table, the caller's once done
+  std::atomic<bool> done{false};
 };
 
 }  // namespace hvd

@@ -1,56 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "util/settings.h"
 
-#include <cstdlib>
+#include <cmath>
+#include <limits>
+
+#include "util/text.h"
 
 namespace hvd {
 namespace {
 
-bool parse(const std::string& text, double* out) {
-  char* end = nullptr;
-  *out = std::strtod(text.c_str(), &end);
-  return end != text.c_str();
+// The smallest staging buffer: light batches put kLightBytes (paths/host/comm.h) into one.
+constexpr double kMinSlot = 16 << 10;
+constexpr double kMaxSlot = 1 << 30;
+constexpr double kUnlimited = std::numeric_limits<double>::max();
+
+// "HOROVOD_SHM_SLOT_BYTES=12": the settings' environment variables follow from their names.
+std::string shown(const std::string& name, const std::string& value) {
+  std::string variable = "HOROVOD_";
+  for (char c : name) variable += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return variable + "=" + value;
 }
 
-bool parse(const std::string& text, int64_t* out) {
-  char* end = nullptr;
-  *out = std::strtoll(text.c_str(), &end, 10);
-  return end != text.c_str();
+template <typename T, typename Parsed>
+std::string set_number(const std::string& name, const std::string& text, double least, double most, T* out) {
+  Parsed parsed{};
+  if (!parse_number(text, &parsed)) return shown(name, text) + " is not a number";
+  auto value = static_cast<double>(parsed);
+  if (std::isnan(value) || value < least)
+    return shown(name, text) + " must be at least " + std::to_string(static_cast<long long>(least));
+  if (value > most) return shown(name, text) + " must be at most " + std::to_string(static_cast<long long>(most));
+  *out = static_cast<T>(parsed);
+  return "";
+}
+
+std::string set_value(const std::string& name, const std::string& text, int64_t* out, double least, double most) {
+  return set_number<int64_t, long long>(name, text, least, most, out);
+}
+
+std::string set_value(const std::string& name, const std::string& text, double* out, double least, double most) {
+  return set_number<double, double>(name, text, least, most, out);
 }
 
 // Documented rule: an integer above zero is true, anything else false.
-bool parse(const std::string& text, bool* out) {
-  *out = std::strtol(text.c_str(), nullptr, 10) > 0;
-  return true;
+std::string set_value(const std::string&, const std::string& text, bool* out) {
+  long long parsed = 0;
+  *out = parse_number(text, &parsed) && parsed > 0;
+  return "";
 }
 
-bool parse(const std::string& text, std::string* out) {
+std::string set_value(const std::string&, const std::string& text, std::string* out) {
   *out = text;
-  return true;
+  return "";
 }
 
 }  // namespace
 
-bool Settings::set(const std::string& name, const std::string& value) {
-#define HVD_SETTING(field) \
-  if (name == #field) return parse(value, &field)
-  HVD_SETTING(fusion_threshold);
-  HVD_SETTING(cycle_time);
-  HVD_SETTING(cache_capacity);
+std::string Settings::set(const std::string& name, const std::string& value) {
+#define HVD_SETTING(field, ...) \
+  if (name == #field) return set_value(name, value, &field __VA_OPT__(, ) __VA_ARGS__)
+  HVD_SETTING(fusion_threshold, 0, kUnlimited);
+  HVD_SETTING(cycle_time, 0, 1e6);
+  HVD_SETTING(cache_capacity, 0, kUnlimited);
   HVD_SETTING(disable_group_fusion);
   HVD_SETTING(stall_check_disable);
-  HVD_SETTING(stall_check_time_seconds);
-  HVD_SETTING(stall_shutdown_time_seconds);
+  HVD_SETTING(stall_check_time_seconds, 0, kUnlimited);
+  HVD_SETTING(stall_shutdown_time_seconds, 0, kUnlimited);
   HVD_SETTING(timeline);
   HVD_SETTING(timeline_mark_cycles);
   HVD_SETTING(log_level);
   HVD_SETTING(log_hide_time);
   HVD_SETTING(cpu_operations);
   HVD_SETTING(thread_affinity);
-  HVD_SETTING(shm_slot_bytes);
-  HVD_SETTING(spin_us);
+  HVD_SETTING(shm_slot_bytes, kMinSlot, kMaxSlot);
+  HVD_SETTING(spin_us, -1, 1e6);
 #undef HVD_SETTING
-  return false;
+  return "the engine has no setting called " + name;
 }
 
 }  // namespace hvd

@@ -25,8 +25,8 @@ struct Settings {
   int64_t shm_slot_bytes = 1 << 20;  // one staging buffer of a rank, e.g. 1 MiB
   double spin_us = -1;               // -1: chosen by the number of ranks and cores
 
-  // Returns false for a name or a value it does not understand.
-  bool set(const std::string& name, const std::string& value);
+  // Sets one by its name. Returns "", or why it cannot be; the value then stays what it was.
+  std::string set(const std::string& name, const std::string& value);
 };
 
 }  // namespace hvd

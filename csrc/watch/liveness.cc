@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch/liveness.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -23,49 +22,47 @@ constexpr int kTickMs = 250;
 
 }  // namespace
 
-Liveness::Liveness(const Topology& topology, const std::vector<Neighbour>& neighbours, Callbacks callbacks)
+Liveness::Liveness(const Topology& topology, std::vector<OpenLink>& links, Callbacks callbacks)
     : topology_(topology), callbacks_(std::move(callbacks)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  for (const Neighbour& n : neighbours) {
-    fcntl(n.fd, F_SETFL, fcntl(n.fd, F_GETFL) | O_NONBLOCK);
+  for (OpenLink& link : links) {
+    if (link.what.kind != HVD_LINK_WATCH || !link.fd) continue;
+    make_nonblocking(link.fd.get());
     Peer peer;
-    peer.rank = n.rank;
-    peer.fd = n.fd;
+    peer.rank = link.what.peer;
+    peer.fd = std::move(link.fd);
     peers_.push_back(std::move(peer));
   }
+}
+
+void Liveness::start() {
   thread_ = start_thread("hvd-watch", [this] { loop(); });
 }
 
-Liveness::~Liveness() {
-  stop();
-  for (Peer& peer : peers_) close(peer.fd);
-  close(wake_fd_);
-}
-
 std::vector<int> Liveness::descriptors() const {
-  std::vector<int> fds{wake_fd_};
-  for (const Peer& peer : peers_) fds.push_back(peer.fd);
+  std::vector<int> fds{wake_fd_.get()};
+  for (const Peer& peer : peers_) fds.push_back(peer.fd.get());
   return fds;
 }
 
-void Liveness::stop() {
+void Liveness::stop(const std::string& why) {
   if (stopping_.exchange(true)) return;
-  flood(kGoodbye, topology_.rank, "", nullptr);
+  flood(kGoodbye, topology_.rank, why, nullptr);
   uint64_t one = 1;
-  [[maybe_unused]] ssize_t n = write(wake_fd_, &one, sizeof one);
+  [[maybe_unused]] ssize_t n = write(wake_fd_.get(), &one, sizeof one);
   if (thread_.joinable()) thread_.join();
   if (answer_thread_.joinable()) answer_thread_.join();
-  for (Peer& peer : peers_) shutdown(peer.fd, SHUT_WR);
+  for (Peer& peer : peers_) shutdown(peer.fd.get(), SHUT_WR);
 }
 
 void Liveness::loop() {
   std::vector<pollfd> fds;
   double next_tick = now_s() + kTickMs * 1e-3;
   while (!stopping_) {
-    fds.assign(1, {wake_fd_, POLLIN, 0});
+    fds.assign(1, {wake_fd_.get(), POLLIN, 0});
     std::vector<Peer*> polled;
     for (Peer& peer : peers_)
       if (peer.open) {
-        fds.push_back({peer.fd, POLLIN, 0});
+        fds.push_back({peer.fd.get(), POLLIN, 0});
         polled.push_back(&peer);
       }
     poll(fds.data(), fds.size(), kTickMs);
@@ -81,7 +78,7 @@ void Liveness::loop() {
 
 void Liveness::read(Peer& peer) {
   char buffer[4 * sizeof(Message)];
-  ssize_t n = recv(peer.fd, buffer, sizeof buffer, 0);
+  ssize_t n = recv(peer.fd.get(), buffer, sizeof buffer, 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     peer.open = false;
@@ -98,6 +95,12 @@ void Liveness::read(Peer& peer) {
     if (message.magic != kMagic) {
       peer.open = false;
       died(peer, "it sent something that is not a message of this job");
+      return;
+    }
+    if (message.generation != topology_.generation) {
+      peer.open = false;
+      died(peer, "it is in generation " + std::to_string(message.generation) + " of this job's world, and this is " +
+                     std::to_string(topology_.generation));
       return;
     }
     handle(peer, message);
@@ -131,7 +134,7 @@ void Liveness::handle(Peer& peer, const Message& message) {
       break;
     case kGoodbye:
       peer.goodbye = true;
-      callbacks_.said_goodbye(peer.rank);
+      callbacks_.said_goodbye(message.text);
       break;
     case kPing: send(peer, kPong, topology_.rank, ""); break;
     case kPong:
@@ -193,10 +196,11 @@ void Liveness::send(Peer& peer, Type type, int rank, const std::string& text) {
   message.magic = kMagic;
   message.type = type;
   message.rank = rank;
+  message.generation = topology_.generation;
   std::memcpy(message.text, text.data(), std::min(text.size(), sizeof message.text - 1));
   // Messages are rare and small: a full buffer means the peer is frozen or gone, and then it need not hear.
   std::lock_guard<std::mutex> lock(send_mutex_);
-  [[maybe_unused]] ssize_t n = ::send(peer.fd, &message, sizeof message, MSG_NOSIGNAL);
+  [[maybe_unused]] ssize_t n = ::send(peer.fd.get(), &message, sizeof message, MSG_NOSIGNAL);
 }
 
 }  // namespace hvd

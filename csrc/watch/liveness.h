@@ -15,7 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "control/topology.h"
+#include "net/open_link.h"
+#include "util/fd.h"
+#include "world/topology.h"
 
 namespace hvd {
 
@@ -23,19 +25,18 @@ class Liveness {
  public:
   struct Callbacks {
     std::function<void(const std::string&)> aborted;          // the job is over, and why
-    std::function<void(int rank)> said_goodbye;               // a neighbour shut down in order
+    std::function<void(const std::string&)> said_goodbye;     // a neighbour shut down in order, and why
     std::function<std::string(int rank)> last_words;          // what a neighbour was doing, "" if unknown
     std::function<std::string()> where;                       // this rank's Python line, for the stall watch
     std::function<void(int rank, const std::string&)> found;  // answer to ask_where
     std::function<void()> tick;                               // a few times a second
   };
-  struct Neighbour {
-    int rank;
-    int fd;
-  };
 
-  Liveness(const Topology& topology, const std::vector<Neighbour>& neighbours, Callbacks callbacks);
-  ~Liveness();
+  // links: the watch links among them are taken over.
+  Liveness(const Topology& topology, std::vector<OpenLink>& links, Callbacks callbacks);
+  ~Liveness() { stop(""); }
+
+  void start();
 
   // Tells all ranks, as if a rank had died. Safe from any thread.
   void broadcast_abort(const std::string& text);
@@ -45,8 +46,8 @@ class Liveness {
   int silent_neighbour(double patience_s);
   // From now on neighbours may close their sockets without being dead.
   void expect_goodbyes() { quiet_ = true; }
-  // Says goodbye to the neighbours and ends the thread.
-  void stop();
+  // Says goodbye to the neighbours, with the reason, and ends the thread. Only the first call counts.
+  void stop(const std::string& why);
   std::vector<int> descriptors() const;
 
  private:
@@ -55,12 +56,12 @@ class Liveness {
     uint32_t magic;
     uint32_t type;
     int32_t rank;
-    int32_t spare;
+    uint32_t generation;
     char text[1008];
   };
   struct Peer {
     int rank;
-    int fd;
+    UniqueFd fd;
     bool goodbye = false;
     bool open = true;
     double asked = 0;     // when the unanswered ping was sent
@@ -76,10 +77,10 @@ class Liveness {
   void flood(Type type, int rank, const std::string& text, const Peer* except);
 
   const Topology& topology_;
-  Callbacks callbacks_;
-  std::vector<Peer> peers_;
-  std::mutex send_mutex_;
-  int wake_fd_;
+  const Callbacks callbacks_;
+  std::vector<Peer> peers_;  // the list is fixed; what a peer has said belongs to the watch thread
+  std::mutex send_mutex_;    // held while a message is written
+  const UniqueFd wake_fd_;
   std::atomic<bool> quiet_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> aborted_{false};

@@ -41,9 +41,13 @@ Plan sample_plan() {
 }
 
 std::vector<std::string> samples() {
-  return {encode_ready_cached({1, 2, 3}),    encode_ready_full({sample_variant(), sample_variant()}),
-          encode_rank(MessageType::Join, 3), encode_partial({0, "x", 1.5, {0, 2, 5}}),
-          encode_plan(sample_plan()),        encode_need_full(8)};
+  return {encode_ready_cached({1, 2, 3}),
+          encode_ready_full({sample_variant(), sample_variant()}),
+          encode_join(3),
+          encode_shutdown({2, "KeyError"}),
+          encode_partial({0, "x", 1.5, {0, 2, 5}}),
+          encode_plan(sample_plan()),
+          encode_need_full(8)};
 }
 
 void decode(MessageType type, std::string_view body) {
@@ -54,10 +58,8 @@ void decode(MessageType type, std::string_view body) {
     case MessageType::ReadyFull: decode_variants(in); break;
     case MessageType::Partial: decode_partial(in); break;
     case MessageType::Plan: decode_plan(in); break;
-    default:
-      in.get<int32_t>();
-      in.expect_end();
-      break;
+    case MessageType::Shutdown: decode_shutdown(in); break;
+    default: decode_join(in); break;
   }
 }
 

@@ -18,8 +18,8 @@
 #include "control/aggregator.h"
 #include "control/coordinator.h"
 #include "control/message.h"
-#include "control/topology.h"
 #include "util/settings.h"
+#include "world/topology.h"
 
 namespace hvd::testing {
 
@@ -104,9 +104,7 @@ class Simulation {
     send_ids(rank, ids);
   }
 
-  void join(int rank) {
-    post(topology_->host_of_rank[rank], source_of_local(rank), encode_rank(MessageType::Join, rank));
-  }
+  void join(int rank) { post(topology_->host_of_rank[rank], source_of_local(rank), encode_join(rank)); }
 
   // Delivers until nothing is under way. The coordinator plans when it finds no more input, or, in random
   // order, also in between.
@@ -202,7 +200,7 @@ class Simulation {
       } else if (type == MessageType::Join) {
         const int rank = in.get<int32_t>();
         host.aggregator->join(rank);
-        if (!at_root) post(host.parent, source_of_child(up.host), encode_rank(MessageType::Join, rank));
+        if (!at_root) post(host.parent, source_of_child(up.host), encode_join(rank));
       }
     }
     forward_complete(up.host);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "tests/check.h"
+#include "tests/engine/gradient.h"
 #include "tests/engine/job.h"
 
 using namespace hvd;
@@ -12,32 +13,6 @@ using namespace hvd::testing;
 namespace {
 
 std::vector<std::vector<int>> jobs() { return {{1}, {2}, {3}, {1, 1}, {2, 1}}; }
-
-struct Tensor {
-  std::string name;
-  std::vector<float> data;
-  int64_t shape[1];
-
-  Tensor(std::string n, size_t count, float value) : name(std::move(n)), data(count, value), shape{int64_t(count)} {}
-
-  hvd_request request() {
-    hvd_request r{};
-    r.struct_size = sizeof r;
-    r.kind = HVD_ALLREDUCE;
-    r.name = name.c_str();
-    r.input = r.output = data.data();
-    r.shape = shape;
-    r.ndim = 1;
-    r.dtype = HVD_FLOAT32;
-    r.reduce_op = HVD_SUM;
-    r.prescale = r.postscale = 1.0;
-    r.device = -1;
-    return r;
-  }
-  bool all(float value) const {
-    return std::all_of(data.begin(), data.end(), [&](float v) { return v == value; });
-  }
-};
 
 int status_of(Engine& engine, int64_t handle) {
   const Status status = engine.wait(handle, 30.0);
@@ -53,7 +28,7 @@ TEST(blocking_calls_in_a_row) {
     std::atomic<long> faults{0};
     job.each([&](int rank) {
       for (int i = 0; i < 50; ++i) {
-        Tensor t("t" + std::to_string(i % 5), size_t(1) << (i % 17), float(rank + 1));
+        Gradient t("t" + std::to_string(i % 5), size_t(1) << (i % 17), float(rank + 1));
         const hvd_request r = t.request();
         const int64_t handle = job.engine(rank).submit(&r, 1, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
         faults += status_of(job.engine(rank), handle) != HVD_OK;
@@ -76,7 +51,7 @@ TEST(many_threads_submit_at_once) {
         threads.emplace_back([&, thread] {
           Engine& engine = job.engine(rank);
           for (int round = 0; round < 5; ++round) {
-            std::vector<Tensor> tensors;
+            std::vector<Gradient> tensors;
             for (int i = 0; i < 8; ++i) {
               tensors.emplace_back("t" + std::to_string(thread) + "." + std::to_string(i), size_t(100 * i + 1), 1.f);
             }
@@ -110,19 +85,19 @@ TEST(callbacks_come_once_with_the_result) {
     std::atomic<long> faults{0};
     job.each([&](int rank) {
       Seen seen;
-      std::vector<Tensor> tensors;
+      std::vector<Gradient> tensors;
       for (int i = 0; i < 20; ++i) tensors.emplace_back("c" + std::to_string(i), 10, 2.f);
       const auto done = [](void* context, int64_t, int32_t status, const char*) {
         static_cast<Seen*>(context)->failures += status != HVD_OK;
         ++static_cast<Seen*>(context)->calls;
       };
-      for (Tensor& t : tensors) {
+      for (Gradient& t : tensors) {
         const hvd_request r = t.request();
         job.engine(rank).submit(&r, 1, HVD_AUTO_RELEASE, nullptr, done, &seen);
       }
       while (seen.calls < 20) std::this_thread::yield();
       faults += seen.failures;
-      for (const Tensor& t : tensors) faults += !t.all(2.f * float(job.size()));
+      for (const Gradient& t : tensors) faults += !t.all(2.f * float(job.size()));
     });
     const Case c("hosts", locals.size(), "ranks", job.size());
     CHECK_EQ(faults.load(), 0L);
@@ -136,7 +111,7 @@ TEST(a_mismatch_fails_everywhere_and_the_job_goes_on) {
     std::atomic<long> faults{0};
     job.each([&](int rank) {
       for (int round = 0; round < 3; ++round) {
-        Tensor wrong("wrong", rank == 1 ? 5 : 6, 1.f), right("right", 6, 1.f);
+        Gradient wrong("wrong", rank == 1 ? 5 : 6, 1.f), right("right", 6, 1.f);
         const hvd_request a = wrong.request(), b = right.request();
         const int64_t first = job.engine(rank).submit(&a, 1, 0, nullptr, nullptr, nullptr);
         const int64_t second = job.engine(rank).submit(&b, 1, 0, nullptr, nullptr, nullptr);
@@ -156,8 +131,8 @@ TEST(shutdown_fails_what_is_outstanding) {
     Job job(locals);
     std::atomic<long> faults{0};
     job.each([&](int rank) {
-      if (rank == job.size() - 1) return job.engine(rank).stop();
-      Tensor t("never", 10, 1.f);
+      if (rank == job.size() - 1) return job.engine(rank).stop("");
+      Gradient t("never", 10, 1.f);
       const hvd_request r = t.request();
       try {
         const int64_t handle = job.engine(rank).submit(&r, 1, 0, nullptr, nullptr, nullptr);
@@ -177,7 +152,7 @@ TEST(abort_reaches_every_rank) {
     Job job(locals);
     std::atomic<long> faults{0};
     job.each([&](int rank) {
-      Tensor t("waits" + std::to_string(rank), 10, 1.f);
+      Gradient t("waits" + std::to_string(rank), 10, 1.f);
       const hvd_request r = t.request();
       const auto told = [](const std::string& text) { return text.find("the test says so") != std::string::npos; };
       try {

@@ -20,8 +20,9 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "fabric/segment.h"
+#include "host/segment.h"
 #include "tests/describe_world.h"
+#include "world/link_plan.h"
 
 namespace hvd::testing {
 
@@ -92,17 +93,15 @@ class Job {
 
   void start(int rank, const Settings& settings) {
     std::vector<const char*> names;
-    hvd_world w = world(rank, &names);
     const size_t host = size_t(host_of_[size_t(rank)]);
-    std::vector<int> bells;
+    Inheritance given;
     if (locals_[host] > 1) {
-      w.shm_fd = dup(shm_[host]);
-      for (int fd : bells_[host]) bells.push_back(dup(fd));
-      w.doorbell_fds = bells.data();
+      given.shared_memory = UniqueFd(dup(shm_[host]));
+      for (int fd : bells_[host]) given.doorbells.emplace_back(dup(fd));
     }
-    std::vector<hvd_link> links = plan(rank);
-    for (hvd_link& link : links) link.fd = sockets_.at({rank, link.peer, link.kind, link.hop});
-    engines_[size_t(rank)] = std::make_unique<Engine>(w, links, settings);
+    for (const hvd_link& link : plan(rank))
+      given.links.push_back({link, UniqueFd(sockets_.at({rank, link.peer, link.kind, link.hop}))});
+    engines_[size_t(rank)] = std::make_unique<Engine>(Topology(world(rank, &names)), std::move(given), settings);
   }
 
   std::vector<int> locals_, host_of_, shm_;

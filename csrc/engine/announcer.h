@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this rank tells the control tree, and what it may say by a number: a description goes out in full once, and by
+// the id the plan gave it after that, as long as it is unchanged. Driving thread only: nothing here is guarded.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "control/message.h"
+#include "engine/control_node.h"
+#include "engine/submission.h"
+#include "engine/table.h"
+#include "paths/data_path.h"
+
+namespace hvd {
+
+class Announcer {
+ public:
+  Announcer(Table& table, ControlNode& node) : table_(table), node_(node) {}
+
+  // Tells the tree of everything that was queued since the last call; true if there was anything.
+  bool announce();
+  // An id was not known above any more.
+  void say_in_full(uint32_t id);
+  // Finds this rank's entries for a batch of the plan, marks them as in flight, and learns new ids.
+  void match(const Batch& batch, PlannedBatch* matched);
+  void forget(const std::vector<uint32_t>& evicted);
+  void forget_set(int32_t id);
+
+ private:
+  struct Known {
+    uint32_t id;
+    Key key;
+    Share share;                            // this rank's
+    std::shared_ptr<const Variant> agreed;  // with everybody's shares where they vary
+  };
+
+  void learn(uint32_t id, const Entry& entry, const Variant& agreed);
+
+  Table& table_;
+  ControlNode& node_;
+  std::map<Key, std::shared_ptr<const Known>> by_key_;
+  std::unordered_map<uint32_t, std::shared_ptr<const Known>> by_id_;
+  std::unordered_map<uint32_t, Key> announced_;  // ids said and not planned yet
+  std::vector<Entry*> fresh_;                    // scratch of announce()
+  std::vector<const Key*> keys_;                 // scratch of match()
+};
+
+}  // namespace hvd

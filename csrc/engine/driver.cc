@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/driver.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/affinity.h"
+#include "util/clock.h"
+#include "util/threads.h"
+
+namespace hvd {
+namespace {
+
+// After a caller drove the engine itself it will most likely come back at once: the background thread leaves it alone
+// for this long.
+constexpr double kCallerGrace = 1e-3;
+// After looking this often, a millisecond apart, whether the caller still drives, the background thread waits to be
+// told.
+constexpr int kShortParks = 10;
+
+thread_local bool driving = false;
+
+}  // namespace
+
+Driver::Driver(const Topology& topology, Segment& segment, Doorbells& bells, Table& table, std::vector<int> sockets,
+               std::function<Turn()> progress, Options options)
+    : topology_(topology),
+      segment_(segment),
+      bells_(bells),
+      table_(table),
+      sockets_(std::move(sockets)),
+      progress_(std::move(progress)),
+      options_(std::move(options)) {}
+
+bool Driver::drives_here() { return driving; }
+
+void Driver::start() {
+  thread_ = start_thread("hvd-engine", [this] { background(); });
+}
+
+void Driver::stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  bells_.ring_own();
+  unpark();
+  thread_.join();
+}
+
+Driver::Turn Driver::turn() {
+  driving = true;
+  Turn turn = progress_();
+  driving = false;
+  return turn;
+}
+
+// --------------------------------------------------------------------------- the background thread --
+
+void Driver::background() {
+  if (!options_.affinity.empty()) pin_this_thread(options_.affinity, topology_.local_rank(), topology_.local_size());
+  int parks = 0;  // in a row, during one drive of a caller
+  double call_seen = 0;
+  while (!stopping_) {
+    bool caller_drives = callers_ > 0;
+    if (!caller_drives && now_s() - last_call_ < kCallerGrace) caller_drives = !table_.outstanding();
+    if (caller_drives || !drive_mutex_.try_lock()) {
+      const double call_now = last_call_;
+      parks = call_now == call_seen ? parks + 1 : 0;
+      call_seen = call_now;
+      park(parks > kShortParks);
+      continue;
+    }
+    uint32_t seen = bells_.count();
+    Turn turn = this->turn();
+    drive_mutex_.unlock();
+    if (!turn.did && !stopping_) sleep(seen, turn.idle_for, false);
+  }
+}
+
+// Leaves the engine to the caller who drives it. A caller who drives for long has to say when it stops; one who
+// makes many short calls is spared that.
+void Driver::park(bool caller_stays) {
+  std::unique_lock<std::mutex> lock(park_mutex_);
+  parked_ = caller_stays ? kUntilCalled : kBriefly;
+  if (callers_ > 0 || !table_.outstanding())
+    parked_changed_.wait_for(lock, std::chrono::milliseconds(caller_stays && callers_ > 0 ? 50 : 1));
+  parked_ = kNotParked;
+}
+
+void Driver::unpark() {
+  std::lock_guard<std::mutex> lock(park_mutex_);
+  parked_changed_.notify_one();
+}
+
+void Driver::queued(bool will_wait) {
+  if (will_wait) return;
+  bells_.ring_own();
+  if (parked_ != kNotParked && callers_ == 0) unpark();
+}
+
+// ------------------------------------------------------------------------------------------ callers --
+
+Status Driver::wait(Submission& submission, double timeout_s) {
+  auto done = [&] { return submission.done.load(std::memory_order_acquire); };
+  double deadline = timeout_s < 0 ? 1e18 : now_s() + timeout_s;
+  while (!done()) {
+    ++callers_;
+    if (guests_ == 0 && drive_mutex_.try_lock()) {
+      drive(submission, deadline);
+      last_call_ = now_s();
+      drive_mutex_.unlock();
+      --callers_;
+      bool others = table_.hand_over();
+      if (others || parked_ == kUntilCalled) unpark();
+    } else {
+      --callers_;
+      bells_.ring_own();  // whoever drives may have looked at the queue before this submission was in it
+      table_.wait(submission, std::min(deadline - now_s(), 0.02));
+    }
+    if (!done() && now_s() >= deadline) return {HVD_TIMEOUT, "not done yet"};
+  }
+  return submission.status;
+}
+
+bool Driver::drive(Submission& until, double deadline) {
+  while (!until.done.load(std::memory_order_acquire)) {
+    if (guests_ > 0) return false;
+    uint32_t seen = bells_.count();
+    Turn turn = this->turn();
+    if (turn.did) continue;
+    if (until.done.load(std::memory_order_acquire)) break;
+    double left = deadline - now_s();
+    if (left <= 0) return false;
+    sleep(seen, std::min(left, turn.idle_for), true);
+  }
+  return true;
+}
+
+void Driver::exclusively(const std::function<void()>& body) {
+  ++guests_;
+  ++callers_;
+  bells_.ring_own();  // whoever drives may be asleep
+  {
+    std::lock_guard<std::mutex> drive(drive_mutex_);
+    --guests_;
+    --callers_;
+    driving = true;
+    try {
+      body();
+    } catch (...) {
+      driving = false;
+      throw;
+    }
+    driving = false;
+  }
+  if (table_.hand_over()) unpark();
+}
+
+// ----------------------------------------------------------------------------------------- sleeping --
+
+void Driver::sleep(uint32_t seen, double seconds, bool may_spin) {
+  if (may_spin && options_.spin_us > 0 && spin(seen)) return;
+  if (segment_.aborted() && !table_.over()) return;  // there is an end to be made of it
+  bells_.sleep(seen, seconds, sockets_);
+}
+
+// True if there is something to do.
+bool Driver::spin(uint32_t seen) {
+  bool yields = options_.crowded || segment_.rival_on_core(topology_.local_rank());
+  double start = now_s();
+  do {
+    for (int i = 0; i < (yields ? 1 : 32); ++i) {
+      if (bells_.count() != seen) return true;
+      cpu_relax();
+    }
+    if (yields) sched_yield();
+    if (Doorbells::has_input(sockets_)) return true;
+  } while ((now_s() - start) * 1e6 < options_.spin_us);
+  return false;
+}
+
+}  // namespace hvd

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/executor.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/driver.h"
+#include "util/clock.h"
+#include "util/dtype.h"
+
+namespace hvd {
+
+Executor::Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
+                   Timeline& timeline, Metrics& metrics, Callbacks callbacks)
+    : topology_(topology),
+      table_(table),
+      announcer_(announcer),
+      paths_(paths),
+      segment_(segment),
+      timeline_(timeline),
+      metrics_(metrics),
+      callbacks_(std::move(callbacks)) {}
+
+void Executor::execute(const Batch& batch) {
+  auto layout = table_.set(batch.process_set);
+  if (!layout || !layout->included()) return;
+  std::unique_ptr<Flight> flight = take_idle();
+  flight->seq = batch.seq;
+  flight->kind = batch.kind;
+  flight->process_set = batch.process_set;
+  flight->layout = std::move(layout);
+  announcer_.match(batch, flight.get());
+  if (!batch.error.empty()) {
+    ++metrics_.errors;
+    table_.complete(flight->tensors, {batch.error_code, batch.error});
+    return recycle(std::move(flight));
+  }
+  flight->device = flight->agreed.front()->description.device;
+  DataPath* path = paths_.choose(flight->device, *flight->layout);
+  if (!path) throw JobAborted("no data path for a batch of process set " + std::to_string(batch.process_set));
+  launch(std::move(flight), *path);
+}
+
+void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
+  Flight& flight = *owned;
+  flight.since = now_s();
+  flight.traced = timeline_.active();
+  if (flight.traced)
+    for (const auto& agreed : flight.agreed) timeline_.begin(agreed->description.name, agreed->description.kind_text());
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    note(flight, false);
+    in_flight_.push_back(std::move(owned));
+  }
+  try {
+    path.start(flight, *this);
+  } catch (...) {
+    if (std::unique_ptr<Flight> failed = land(flight)) {
+      table_.disembark(failed->tensors);
+      recycle(std::move(failed));
+    }
+    throw;
+  }
+}
+
+void Executor::ended(PlannedBatch& batch, const Status& status) {
+  auto& flight = static_cast<Flight&>(batch);
+  ++metrics_.batches;
+  auto tensors = static_cast<int64_t>(flight.tensors.size());
+  metrics_.tensors += tensors;
+  if (tensors > 1) metrics_.fused_tensors += tensors;
+  int64_t bytes = 0;
+  for (const Tensor* tensor : flight.tensors)
+    if (tensor) bytes += static_cast<int64_t>(tensor->bytes);
+  metrics_.bytes += bytes;
+  metrics_.execute_us += static_cast<int64_t>((now_s() - flight.since) * 1e6);
+  if (flight.traced)
+    for (size_t i = 0; i < flight.agreed.size(); ++i) {
+      const Description& d = flight.agreed[i]->description;
+      timeline_.end(d.name, dtype_name(d.dtype),
+                    shape_text(flight.tensors[i] ? flight.tensors[i]->output_shape : d.shape));
+    }
+  if (!status.ok()) ++metrics_.errors;
+  // Once the job is over its own text says more than what became of one batch.
+  table_.complete(flight.tensors, !status.ok() && table_.over() ? table_.ended() : status);
+  if (std::unique_ptr<Flight> landed = land(flight)) recycle(std::move(landed));
+  if (!Driver::drives_here()) callbacks_.ended_elsewhere();
+}
+
+std::unique_ptr<Executor::Flight> Executor::take_idle() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Flight>();
+  std::unique_ptr<Flight> flight = std::move(idle_.back());
+  idle_.pop_back();
+  return flight;
+}
+
+std::unique_ptr<Executor::Flight> Executor::land(PlannedBatch& batch) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const auto& f) { return f.get() == &batch; });
+  if (it == in_flight_.end()) return nullptr;
+  std::unique_ptr<Flight> flight = std::move(*it);
+  in_flight_.erase(it);
+  note(*flight, true);
+  if (in_flight_.empty()) landed_.notify_all();
+  return flight;
+}
+
+void Executor::recycle(std::unique_ptr<Flight> flight) {
+  flight->tensors.clear();
+  flight->agreed.clear();
+  flight->layout.reset();
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_back(std::move(flight));
+}
+
+// For the obituary, should this process die now.
+void Executor::note(const Flight& flight, bool over) {
+  const Description& first = flight.agreed.front()->description;
+  segment_.note_last(topology_.local_rank(),
+                     {over ? "after " : "in ", first.kind_text(), " of '", std::string_view(first.name).substr(0, 120),
+                      flight.agreed.size() > 1 ? "' and others" : "'"});
+}
+
+bool Executor::drain(double seconds) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return landed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return in_flight_.empty(); });
+}
+
+std::optional<Executor::Oldest> Executor::oldest() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (in_flight_.empty()) return std::nullopt;
+  const Flight& first = *in_flight_.front();
+  return Oldest{first.since, first.agreed.front()->description.name};
+}
+
+}  // namespace hvd

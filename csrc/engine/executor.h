@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches in flight: starts the batches of the plan on their data paths, in the plan's order, and completes their
+// entries when the path says that they ended.
+//
+// execute() runs on the driving thread; ended() and broken() come from any thread. mutex_ guards in_flight_, idle_ and
+// this rank's last words in shared memory. It is not held while a path or a callback runs.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/announcer.h"
+#include "engine/table.h"
+#include "host/segment.h"
+#include "paths/data_path.h"
+#include "paths/paths.h"
+#include "watch/metrics.h"
+#include "watch/timeline.h"
+#include "world/topology.h"
+
+namespace hvd {
+
+class Executor : public BatchEnd {
+ public:
+  struct Callbacks {
+    std::function<void()> ended_elsewhere;           // a batch ended on a thread that does not drive
+    std::function<void(const std::string&)> broken;  // the job cannot go on
+  };
+  Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
+           Timeline& timeline, Metrics& metrics, Callbacks callbacks);
+
+  // Starts a batch of tensors. Throws JobAborted; its entries then wait in the table for what the job's end brings.
+  void execute(const Batch& batch);
+
+  // Until nothing is in flight; false if that took longer.
+  bool drain(double seconds);
+
+  // For the stall watch: the batch that is under way for longest.
+  struct Oldest {
+    double since;
+    std::string name;
+  };
+  std::optional<Oldest> oldest();
+
+  void ended(PlannedBatch& batch, const Status& status) override;
+  void broken(const std::string& why) override { callbacks_.broken(why); }
+
+ private:
+  struct Flight : PlannedBatch {
+    double since = 0;
+    bool traced = false;
+  };
+
+  std::unique_ptr<Flight> take_idle();
+  void launch(std::unique_ptr<Flight> flight, DataPath& path);
+  // Takes a batch out of those in flight; null if it is not among them.
+  std::unique_ptr<Flight> land(PlannedBatch& batch);
+  void recycle(std::unique_ptr<Flight> flight);
+  void note(const Flight& flight, bool over);
+
+  const Topology& topology_;
+  Table& table_;
+  Announcer& announcer_;
+  Paths& paths_;
+  Segment& segment_;
+  Timeline& timeline_;
+  Metrics& metrics_;
+  const Callbacks callbacks_;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Flight>> in_flight_;  // in the order of their start
+  std::vector<std::unique_ptr<Flight>> idle_;       // used again, so that a batch allocates little
+  std::condition_variable landed_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/lane.h"
+
+#include <sched.h>
+
+#include "util/clock.h"
+#include "util/cores.h"
+#include "util/futex.h"
+#include "util/status.h"
+
+namespace hvd {
+namespace {
+
+constexpr double kLeaveCoreEvery = 1e-3;  // seconds; moving costs some 20 us
+
+}  // namespace
+
+void Lane::check() {
+  if (segment_.aborted()) throw JobAborted(segment_.abort_text());
+}
+
+void Lane::begin(uint64_t seq, const std::vector<int>& local_ranks, bool light) {
+  // A slot may only be overwritten when nobody reads it any more. Between two light batches of the same
+  // ranks the parity alternates, and having seen all peers in the second proves they left the first.
+  bool alternates = light && light_ && (seq & 1) != (seq_ & 1) && local_ranks == ranks_;
+  if (!alternates && seq_) {
+    uint64_t previous = seq_ << 24 | kEnd;
+    for (int r : ranks_)
+      if (r != me_) wait_until(r, previous);
+  }
+  seq_ = seq;
+  next_step_ = 1;
+  light_ = light;
+  if (ranks_ != local_ranks) ranks_ = local_ranks;
+}
+
+void Lane::end() { publish(kEnd); }
+
+uint32_t Lane::reserve(uint32_t n) {
+  uint32_t first = next_step_;
+  next_step_ += n;
+  if (next_step_ >= kEnd) throw JobAborted("a tensor is too large for the staging slots; raise HOROVOD_SHM_SLOT_BYTES");
+  return first;
+}
+
+void Lane::publish(uint32_t step) {
+  RankState& state = segment_.rank(me_);
+  segment_.note_core(me_);
+  state.progress.store(seq_ << 24 | step, std::memory_order_seq_cst);
+  if (state.progress_waiters.load(std::memory_order_seq_cst) != 0)
+    futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&state.progress));
+}
+
+void Lane::wait(int local_rank, uint32_t step) { wait_until(local_rank, seq_ << 24 | step); }
+
+void Lane::wait_all(uint32_t step) {
+  for (int r : ranks_)
+    if (r != me_) wait_until(r, seq_ << 24 | step);
+}
+
+// Two ranks that wake each other are drawn to one core by the scheduler and then take turns on it, at half the speed;
+// as they never run at the same time, it sees no reason to part them. The one with the higher number moves.
+bool Lane::shares_core(int local_rank, double now) {
+  if (!segment_.on_my_core(local_rank)) return false;
+  if (!roomy_ || me_ < local_rank || now - left_core_at_ < kLeaveCoreEvery) return true;
+  left_core_at_ = now;
+  return !leave_core();
+}
+
+void Lane::wait_until(int local_rank, uint64_t target) {
+  RankState& state = segment_.rank(local_rank);
+  if (state.progress.load(std::memory_order_acquire) >= target) return;
+  double start = now_s();
+  bool yields = !roomy_ || shares_core(local_rank, start);
+  while ((now_s() - start) * 1e6 < spin_us_) {
+    for (int i = 0; i < (yields ? 1 : 32); ++i) {
+      if (state.progress.load(std::memory_order_acquire) >= target) return;
+      cpu_relax();
+    }
+    if (yields) sched_yield();
+    check();
+  }
+  waiting_for_.store(local_rank, std::memory_order_relaxed);
+  state.progress_waiters.fetch_add(1, std::memory_order_seq_cst);
+  for (;;) {
+    uint64_t seen = state.progress.load(std::memory_order_seq_cst);
+    if (seen >= target || segment_.aborted()) break;
+    futex_wait(reinterpret_cast<std::atomic<uint32_t>*>(&state.progress), static_cast<uint32_t>(seen), 0.1);
+  }
+  state.progress_waiters.fetch_sub(1, std::memory_order_seq_cst);
+  waiting_for_.store(-1, std::memory_order_relaxed);
+  if (state.progress.load(std::memory_order_acquire) < target) check();
+}
+
+}  // namespace hvd

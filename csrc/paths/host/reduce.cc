@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allreduce and reducescatter.
+//
+// Two ranks on one host, B bytes: in chunks, each packs into its slot and reduces its own and the other's for itself.
+// Memory traffic a rank: B in, B out, B read from the other's slot; one wait a chunk.
+//
+// One host, n ranks, B bytes: in chunks, each rank packs what others own into its slot, reduces its own 1/n
+// of everybody's slots, and unpacks the other results. Memory traffic a rank: about B in, B out, and B/n read
+// from each slot; two waits a chunk, with the next chunk packed in between so that they seldom wait.
+//
+// Several hosts: the owner of a share takes it through the ring of its column before publishing it. Bytes on
+// the wire a rank: 2 (H-1)/H of its share in 2 (H-1) steps; shares up to 16 KiB are gathered instead, in log2 H
+// steps, and reduced in host order so that every host gets the same bits.
+#include <algorithm>
+#include <cstring>
+
+#include "paths/host/comm.h"
+#include "paths/kernels/kernels.h"
+#include "util/dtype.h"
+
+namespace hvd {
+namespace {
+
+constexpr size_t kAlign = 64;
+// Shares up to this size go between hosts by gathering; see above.
+constexpr size_t kNetSmallBytes = 16 << 10;
+// Two ranks: both chunks, and the part of the tensor they come from, stay in a core's second cache.
+constexpr size_t kPairChunk = 256 << 10;
+
+// Share `i` of `n` of a chunk, in whole cache lines: [first, last).
+std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
+  size_t lines = (bytes + kAlign - 1) / kAlign;
+  auto cut = [&](int k) { return std::min(bytes, lines * static_cast<size_t>(k) / static_cast<size_t>(n) * kAlign); };
+  return {cut(i), cut(i + 1)};
+}
+
+void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, size_t item) {
+  spans.each(begin, end, [&](const Span& part, size_t at) {
+    if (!part.in) std::memset(slot + at, 0, part.bytes);
+    else if (how.prescale != 1.0) kernels::scale(how.dtype, slot + at, part.in, part.bytes / item, how.prescale);
+    else std::memcpy(slot + at, part.in, part.bytes);
+  });
+}
+
+}  // namespace
+
+void Comm::reduce(const Spans& spans, const Reduction& how) {
+  if (members() == 1) reduce_alone(spans, how);
+  else if (lane_.light()) reduce_light(spans, how);
+  else if (members() == 2 && layout.hosts() == 1) reduce_pair(spans, how);
+  else reduce_chunked(spans, how);
+}
+
+void Comm::reduce_alone(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  for (const Span& span : spans.all()) {
+    if (!span.out) continue;
+    size_t count = span.bytes / item;
+    if (!span.in) std::memset(span.out, 0, span.bytes);
+    else if (how.prescale != 1.0) kernels::scale(how.dtype, span.out, span.in, count, how.prescale);
+    else if (span.out != span.in) std::memcpy(span.out, span.in, span.bytes);
+    if (how.postscale != 1.0) kernels::finish(how.dtype, span.out, count, how.postscale, 1);
+  }
+}
+
+void Comm::reduce_light(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  int which = lane_.parity();
+  size_t bytes = spans.bytes();
+  uint32_t packed = lane_.reserve(1);
+  pack(spans, 0, bytes, in_slot(layout.my_local, which), how, item);
+  lane_.publish(packed);
+  lane_.wait_all(packed);
+  int n = members();
+  sources_.resize(n);
+  spans.each(0, bytes, [&](const Span& part, size_t at) {
+    if (!part.out) return;
+    for (int i = 0; i < n; ++i) sources_[i] = in_slot(i, which) + at;
+    kernels::reduce2(how.dtype, how.op, part.out, nullptr, sources_.data(), n, part.bytes / item,
+                     {how.postscale, how.divisor}, false);
+  });
+}
+
+void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  size_t total = spans.bytes();
+  size_t chunk = std::min(slot(), kPairChunk);
+  auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
+  uint32_t packed = lane_.reserve(chunks);
+  int me = layout.my_local;
+  bool large = total >= kLargeBytes;
+  kernels::Finish finish{how.postscale, how.divisor};
+
+  auto pack_chunk = [&](uint32_t c) {
+    pack(spans, c * chunk, std::min(total, (c + 1) * chunk), in_slot(me, c & 1), how, item);
+    lane_.publish(packed + c);
+  };
+
+  if (chunks) pack_chunk(0);
+  for (uint32_t c = 0; c < chunks; ++c) {
+    lane_.wait(locals_[1 - me], packed + c);
+    spans.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
+      if (!part.out) return;
+      const void* sources[2] = {in_slot(0, c & 1) + at, in_slot(1, c & 1) + at};
+      if (part.in && how.prescale == 1.0) sources[me] = part.in;  // in place: the line that is written next
+      bool around = large && part.out != part.in;
+      kernels::reduce2(how.dtype, how.op, around ? nullptr : part.out, around ? part.out : nullptr, sources, 2,
+                       part.bytes / item, finish);
+    });
+    // The other has read chunk c - 1, of the same parity as c + 1: it packed c after that.
+    if (c + 1 < chunks) pack_chunk(c + 1);
+  }
+}
+
+void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
+  size_t item = item_size(how.dtype);
+  size_t total = spans.bytes();
+  size_t chunk = slot();
+  auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
+  uint32_t base = lane_.reserve(2 * chunks);
+  auto packed = [&](uint32_t c) { return base + 2 * c; };
+  auto reduced = [&](uint32_t c) { return base + 2 * c + 1; };
+  int locals = layout.locals();
+  int owners = layout.hosts() > 1 ? layout.columns : locals;
+  int me = layout.my_local;
+  bool owner = me < owners;
+  bool large = total >= kLargeBytes;
+  bool from_user = owner && how.prescale == 1.0 &&
+                   std::all_of(spans.all().begin(), spans.all().end(), [](const Span& s) { return s.in || !s.bytes; });
+  kernels::Finish finish{how.postscale, how.divisor};
+  sources_.resize(locals);
+
+  auto pack_chunk = [&](uint32_t c) {
+    size_t begin = c * chunk;
+    size_t length = std::min(chunk, total - begin);
+    char* slot_now = in_slot(me, c & 1);
+    if (from_user) {
+      // My own share is read from the tensor itself.
+      auto [first, last] = share_of(length, me, owners);
+      pack(spans, begin, begin + first, slot_now, how, item);
+      pack(spans, begin + last, begin + length, slot_now + last, how, item);
+    } else {
+      pack(spans, begin, begin + length, slot_now, how, item);
+    }
+    lane_.publish(packed(c));
+  };
+
+  auto reduce_chunk = [&](uint32_t c) {
+    size_t begin = c * chunk;
+    size_t length = std::min(chunk, total - begin);
+    auto [first, last] = share_of(length, me, owners);
+    char* result = result_slot(me, c & 1);
+    bool net = layout.hosts() > 1;
+    spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
+      size_t offset = start + at;
+      for (int i = 0; i < locals; ++i) sources_[i] = in_slot(i, c & 1) + offset;
+      if (from_user) sources_[me] = part.in;
+      kernels::reduce2(how.dtype, how.op, result + offset, net ? nullptr : part.out, sources_.data(), locals,
+                       part.bytes / item, net ? kernels::Finish{} : finish, large);
+    });
+    if (net && last > first) {
+      net_reduce(result + first, (last - first) / item, how.dtype, how.op);
+      if (how.postscale != 1.0 || how.divisor != 1)
+        kernels::finish(how.dtype, result + first, (last - first) / item, how.postscale, how.divisor);
+      spans.unpack(begin + first, begin + last, result + first, large);
+    }
+    lane_.publish(reduced(c));
+  };
+
+  if (chunks) pack_chunk(0);
+  for (uint32_t c = 0; c < chunks; ++c) {
+    lane_.wait_all(packed(c));
+    if (owner) reduce_chunk(c);
+    // Owners read this parity of my slot two chunks ago; having seen their results proves they are done.
+    if (c + 1 < chunks) pack_chunk(c + 1);
+    size_t begin = c * chunk;
+    size_t length = std::min(chunk, total - begin);
+    for (int i = 0; i < owners; ++i) {
+      int other = (me + 1 + i) % owners;  // start with different neighbours
+      if (other == me) continue;
+      lane_.wait(locals_[other], reduced(c));
+      auto [first, last] = share_of(length, other, owners);
+      spans.unpack(begin + first, begin + last, result_slot(other, c & 1) + first, large);
+    }
+  }
+}
+
+void Comm::net_reduce(char* data, size_t count, int dtype, int op) {
+  if (count * item_size(dtype) <= kNetSmallBytes) net_reduce_gather(data, count, dtype, op);
+  else net_reduce_ring(data, count, dtype, op);
+}
+
+// Bruck's allgather over hops of 1, 2, 4, ... hosts, then one local reduction in host order.
+void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
+  int hosts = layout.hosts();
+  size_t bytes = count * item_size(dtype);
+  scratch_.resize(bytes * static_cast<size_t>(hosts));
+  // scratch[i] holds the data of host (me - i).
+  std::memcpy(scratch_.data(), data, bytes);
+  int have = 1;
+  for (int hop = 0; have < hosts; ++hop) {
+    int n = std::min(have, hosts - have);
+    char* next = scratch_.data() + static_cast<size_t>(have) * bytes;
+    transport_->exchange(hop, {{scratch_.data(), static_cast<size_t>(n) * bytes}},
+                         {{next, static_cast<size_t>(n) * bytes}});
+    have += n;
+  }
+  std::vector<const void*> sources(hosts);
+  for (int h = 0; h < hosts; ++h)
+    sources[h] = scratch_.data() + static_cast<size_t>((layout.my_host - h + hosts) % hosts) * bytes;
+  kernels::reduce(dtype, op, data, sources.data(), hosts, count);
+}
+
+void Comm::net_reduce_ring(char* data, size_t count, int dtype, int op) {
+  int hosts = layout.hosts();
+  int me = layout.my_host;
+  size_t item = item_size(dtype);
+  auto part = [&](int i) -> Piece {
+    i = ((i % hosts) + hosts) % hosts;
+    size_t first = count * static_cast<size_t>(i) / static_cast<size_t>(hosts);
+    size_t last = count * static_cast<size_t>(i + 1) / static_cast<size_t>(hosts);
+    return {data + first * item, (last - first) * item};
+  };
+  scratch_.resize((count / static_cast<size_t>(hosts) + 1) * item);
+  for (int s = 0; s < hosts - 1; ++s) {  // reduce-scatter
+    Piece out = part(me - s);
+    Piece in = part(me - s - 1);
+    transport_->exchange(0, {out}, {{scratch_.data(), in.bytes}});
+    const void* sources[2] = {scratch_.data(), in.data};
+    kernels::reduce(dtype, op, in.data, sources, 2, in.bytes / item);
+  }
+  for (int s = 0; s < hosts - 1; ++s)  // allgather
+    transport_->exchange(0, {part(me + 1 - s)}, {part(me - s)});
+}
+
+}  // namespace hvd
