@@ -30,6 +30,12 @@ class Paths {
   void abort(const std::string& why) {
     for (const auto& path : paths_) path->abort(why);
   }
+  // The first that has something to say.
+  std::string report() const {
+    for (const auto& path : paths_)
+      if (std::string text = path->report(); !text.empty()) return text;
+    return "{}";
+  }
   int waiting_for() const {
     for (const auto& path : paths_)
       if (int rank = path->waiting_for(); rank >= 0) return rank;

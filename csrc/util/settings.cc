@@ -71,6 +71,11 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(log_hide_time);
   HVD_SETTING(cpu_operations);
   HVD_SETTING(thread_affinity);
+  HVD_SETTING(gpu_operations);
+  HVD_SETTING(num_nccl_streams, 1, 8);
+  HVD_SETTING(gpu_direct_bytes, 0, kUnlimited);
+  HVD_SETTING(cuda_library);
+  HVD_SETTING(nccl_library);
   HVD_SETTING(shm_slot_bytes, kMinSlot, kMaxSlot);
   HVD_SETTING(spin_us, -1, 1e6);
 #undef HVD_SETTING

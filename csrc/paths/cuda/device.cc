@@ -34,9 +34,9 @@ Event::~Event() { device_->take_back(raw_); }
 
 bool Event::reached() const { return driver().event_query(raw_) != kNotReady; }
 
-void Event::order(Stream stream) const {
+void Event::precede(void* stream) const {
   InContext in(*device_);
-  HVD_CUDA(stream_wait_event, stream, raw_, 0);
+  HVD_CUDA(stream_wait_event, static_cast<Stream>(stream), raw_, 0);
 }
 
 std::shared_ptr<Device> Device::get(int number) {

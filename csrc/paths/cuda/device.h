@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "paths/cuda/driver.h"
+#include "paths/tensor.h"
 
 namespace hvd::cuda {
 
@@ -31,17 +32,16 @@ class InContext {
 };
 
 // A point in a stream. It goes back to its device's pool when nobody holds it any more.
-class Event {
+class Event : public DevicePoint {
  public:
   Event(std::shared_ptr<Device> device, RawEvent raw) : device_(std::move(device)), raw_(raw) {}
-  ~Event();
+  ~Event() override;
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // Whether the device has come to it. A device that failed has: whoever looks next at the data hears of it.
-  bool reached() const;
-  // What the stream does from here on happens after it.
-  void order(Stream stream) const;
+  // A device that failed has reached it: whoever looks next at the data hears of it.
+  bool reached() const override;
+  void precede(void* stream) const override;
   Device& device() const { return *device_; }
   RawEvent raw() const { return raw_; }
 

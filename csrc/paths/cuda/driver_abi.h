@@ -6,15 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 
+struct CUctx_st;
+struct CUmod_st;
+struct CUfunc_st;
+struct CUstream_st;
+struct CUevent_st;
+
 namespace hvd::cuda {
 
 using Result = int;  // CUresult
 using DeviceNumber = int;
-using Context = struct CUctx_st*;
-using Module = struct CUmod_st*;
-using Function = struct CUfunc_st*;
-using Stream = struct CUstream_st*;  // nullptr: the context's default stream
-using RawEvent = struct CUevent_st*;
+using Context = CUctx_st*;
+using Module = CUmod_st*;
+using Function = CUfunc_st*;
+using Stream = CUstream_st*;  // nullptr: the context's default stream
+using RawEvent = CUevent_st*;
 using Address = unsigned long long;  // CUdeviceptr
 
 struct IpcHandle {  // CUipcMemHandle

@@ -37,6 +37,9 @@ class Group {
   const int n;
   virtual const char* name() const = 0;  // "NCCL", as settings and the log say it
 
+  // The hvd_dtype in which elements of this type are reduced, where it is another.
+  virtual int travels_as(int dtype) const { return dtype; }
+
   // Calls between the two may be carried out together.
   virtual void begin() {}
   virtual void end() {}

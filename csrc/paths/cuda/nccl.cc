@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -11,6 +12,8 @@
 
 namespace hvd::cuda {
 namespace {
+
+std::atomic<const Nccl*> ready{nullptr};
 
 constexpr char kSoname[] = "libnccl.so.2";
 
@@ -85,11 +88,12 @@ std::string Nccl::version_text() const { return cuda::version_text(version); }
 
 const Nccl* load_nccl(const std::string& path, std::string* why) {
   static std::mutex mutex;
-  static const Nccl* loaded = nullptr;
   std::lock_guard<std::mutex> lock(mutex);
-  if (!loaded) loaded = open_nccl(path, why);
-  return loaded;
+  if (!ready.load()) ready.store(open_nccl(path, why));
+  return ready.load();
 }
+
+const Nccl* loaded_nccl() { return ready.load(); }
 
 std::string describe_nccl(const Nccl& nccl, NcclResult result, const char* call, const std::string& last_error) {
   std::string text = std::string(call) + " of NCCL " + nccl.version_text() + ": " + nccl.error_string(result);

@@ -25,6 +25,9 @@ struct Nccl {
 // is none of use, and *why says so.
 const Nccl* load_nccl(const std::string& path, std::string* why);
 
+// What load_nccl gave, or nullptr.
+const Nccl* loaded_nccl();
+
 // What went wrong in words, with NCCL's own text and the next step.
 std::string describe_nccl(const Nccl& nccl, NcclResult result, const char* call, const std::string& last_error);
 

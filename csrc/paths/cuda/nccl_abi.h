@@ -8,10 +8,12 @@
 
 #include "paths/cuda/driver_abi.h"
 
+struct ncclComm;
+
 namespace hvd::cuda {
 
 using NcclResult = int;
-using NcclComm = struct ncclComm*;
+using NcclComm = ncclComm*;
 
 struct NcclId {
   char bytes[128];

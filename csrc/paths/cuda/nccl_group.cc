@@ -9,6 +9,7 @@
 #include "util/clock.h"
 #include "util/dtype.h"
 #include "util/status.h"
+#include "util/threads.h"
 
 namespace hvd::cuda {
 namespace {
@@ -51,8 +52,6 @@ bool equal_blocks(const std::vector<size_t>& begins, const std::vector<size_t>& 
   return true;
 }
 
-}  // namespace
-
 int nccl_type(int dtype) {
   switch (dtype) {
     case HVD_UINT8:
@@ -70,6 +69,13 @@ int nccl_type(int dtype) {
   }
 }
 
+}  // namespace
+
+// NCCL has no integers of 16 bits. What wraps there wraps alike in 32 bits that are cut to 16.
+int NcclGroup::travels_as(int dtype) const {
+  return dtype == HVD_INT16 ? HVD_INT32 : dtype == HVD_UINT16 ? HVD_UINT32 : dtype;
+}
+
 NcclGroup::NcclGroup(const Nccl& nccl, std::shared_ptr<Device> device, Converter& converter, const NcclId& id, int me,
                      int n, std::function<void()> check_job)
     : Group(me, n),
@@ -85,12 +91,13 @@ NcclGroup::NcclGroup(const Nccl& nccl, std::shared_ptr<Device> device, Converter
     check(result, "ncclCommInitRankConfig");
     settle("ncclCommInitRankConfig");
   } catch (...) {
-    abort();  // no destructor runs for us
+    abort_now();  // no destructor runs for us
     throw;
   }
 }
 
 NcclGroup::~NcclGroup() {
+  if (aborter_.joinable()) aborter_.join();
   std::lock_guard<std::mutex> lock(mutex_);
   if (!comm_) return;
   try {
@@ -106,7 +113,10 @@ NcclGroup::~NcclGroup() {
 }
 
 void NcclGroup::abort() {
-  aborted_ = true;
+  if (!aborted_.exchange(true)) aborter_ = start_thread("hvd-nccl-abort", [this] { abort_now(); });
+}
+
+void NcclGroup::abort_now() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (comm_) nccl_.abort(comm_);
   comm_ = nullptr;

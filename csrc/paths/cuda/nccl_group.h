@@ -11,7 +11,10 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "paths/cuda/convert.h"
 #include "paths/cuda/device.h"
@@ -24,9 +27,6 @@ struct NcclError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The NCCL type in which an hvd_dtype is reduced; int16 and uint16 have none and travel as 32 bits. -1: none.
-int nccl_type(int dtype);
-
 class NcclGroup : public Group {
  public:
   // Waits until all members have come. `check` throws when the job was aborted.
@@ -35,6 +35,7 @@ class NcclGroup : public Group {
   ~NcclGroup() override;
 
   const char* name() const override { return "NCCL"; }
+  int travels_as(int dtype) const override;
   void begin() override;
   void end() override;
   void all_reduce(const Reduce& how, const void* in, void* out, size_t count, Stream stream) override;
@@ -47,6 +48,7 @@ class NcclGroup : public Group {
   void abort() override;
 
  private:
+  void abort_now();
   // The operator, and whether the results still have to be scaled.
   std::pair<int, bool> operator_for(const Reduce& how);
   void check(NcclResult result, const char* call);
@@ -62,6 +64,7 @@ class NcclGroup : public Group {
   std::mutex mutex_;  // comm_ against abort()
   NcclComm comm_ = nullptr;
   std::atomic<bool> aborted_{false};
+  std::thread aborter_;  // NCCL may take its time, and who calls abort() has none
   int depth_ = 0;
   std::map<std::pair<int, double>, int> scaled_sums_;  // (type, factor) -> operator
   std::vector<std::function<void()>> after_;           // what follows when the group of calls has ended

@@ -6,12 +6,9 @@
 
 #include "horovod/core.h"
 #include "paths/cuda/element.h"
+#include "util/dtype.h"
 
 namespace hvd::cuda {
-
-inline bool is_floating(int dtype) {
-  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
-}
 
 // x * factor / divisor
 inline Scaling scaling_for(int dtype, double factor, int64_t divisor) {

@@ -109,6 +109,21 @@ void HostPath::from_first_member(const PlannedBatch& batch, void* bytes, size_t 
   comm.end();
 }
 
+Comm& HostPath::lend(const PlannedBatch& batch) {
+  if (lent_) {
+    lent_->settle();
+  } else {
+    lent_ = &comm_of(batch);
+    lent_->begin(batch.seq, false);
+  }
+  return *lent_;
+}
+
+void HostPath::take_back() {
+  if (lent_) lent_->end();
+  lent_ = nullptr;
+}
+
 void HostPath::allreduce(Comm& comm, const PlannedBatch& batch) {
   const Description& first = batch.agreed[0]->description;
   for (size_t i = 0; i < batch.tensors.size(); ++i) {
