@@ -23,6 +23,8 @@ namespace {
 constexpr double kGoodbyeGrace = 2.0;
 // How long a rank that leaves waits for the others to be told, and then for itself to let go.
 constexpr double kLeaveWithin = 3.0;
+// How long a failed job waits for a device to let go of a tensor before the caller is told.
+constexpr double kLeaveMemoryWithin = 0.5;
 
 std::vector<UniqueFd> own_doorbell(std::vector<UniqueFd> given, int local_size) {
   if (local_size > 1 && given.size() == static_cast<size_t>(local_size)) return given;
@@ -293,11 +295,18 @@ Status Engine::wait_stream(int64_t handle, void* stream, double timeout_s) {
   return status;
 }
 
-// The device is on its own after the work was enqueued: what it makes of it once the job has failed is undefined.
+// The device is on its own after the work was enqueued. Once the job has failed its results are undefined; the caller
+// hears of it when the device has left the memory, or after a while.
 Status Engine::device_status(const Submission& submission) {
-  for (const Entry& entry : submission.entries)
-    if (entry.result && segment_.aborted()) return {HVD_UNKNOWN, segment_.abort_text()};
-  return {};
+  if (!segment_.aborted()) return {};
+  bool any = false;
+  double deadline = now_s() + kLeaveMemoryWithin;
+  for (const Entry& entry : submission.entries) {
+    if (!entry.result) continue;
+    any = true;
+    while (!entry.result->reached() && now_s() < deadline) usleep(100);
+  }
+  return any ? Status{HVD_UNKNOWN, segment_.abort_text()} : Status{};
 }
 
 bool Engine::await(const DevicePoint& point, double deadline) {

@@ -20,11 +20,12 @@ struct Part {
 };
 
 // Launches of at most kMostSegments; the sums of segment k of launch l are at sums + 3 * (l * kMostSegments + k).
-std::vector<Pairwise> plan_pairs(const std::vector<Segment>& segments, double* sums) {
+std::vector<Pairwise> plan_pairs(const Aborted& aborted, const std::vector<Segment>& segments, double* sums) {
   std::vector<Pairwise> launches;
   for (const Segment& segment : segments) {
     if (launches.empty() || launches.back().n == kMostSegments) {
       launches.emplace_back();
+      launches.back().aborted = aborted;
       launches.back().sums = sums + 3 * kMostSegments * (launches.size() - 1);
       launches.back().n = 0;
       launches.back().first_block[0] = 0;
@@ -102,7 +103,7 @@ void Verbs::adasum(const PlannedBatch& batch) {
     for (const Pair& pair : level)
       for (const Part& part : parts)
         pairs.push_back({vector(pair.right) + part.offset * item, vector(pair.left) + part.offset * item, part.count});
-    std::vector<Pairwise> launches = plan_pairs(pairs, sums);
+    std::vector<Pairwise> launches = plan_pairs(tools_.stop.words(), pairs, sums);
     for (const Pairwise& launch : launches)
       tools_.modules.launch(dots, static_cast<size_t>(launch.n), launch, stream_);
     group_.all_reduce(add, sums, sums, 3 * round_up(pairs.size(), kMostSegments), stream_);

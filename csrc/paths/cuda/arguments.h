@@ -27,13 +27,20 @@ constexpr size_t kTileBytes = 128 << 10;
 constexpr size_t kRegionBytes = 2 * kTileBytes;
 constexpr size_t kPeerBytes = kRegionsOffset + kMostBlocks * kRegionBytes;
 
+// Not zero: the job has ended, and what was promised the memory of a tensor must not be touched any more. Two words, one
+// in the GPU's memory, which is cheap to look at, and one in the host's, which can always be written.
+struct Aborted {
+  const uint32_t* here;
+  const uint32_t* on_host;
+};
+
 struct Peers {
   int32_t me;
   int32_t n;
   uint32_t step;  // flags of this launch grow from here
   int32_t spins;  // 1: blocks wait for their like inside of the kernel; 0: streams wait between the phases
   char* memory[kMostPeers];
-  const uint32_t* aborted;  // a word in host memory; not zero: leave
+  Aborted aborted;
 };
 
 // A collective in three steps with a meeting between two of them. With `spins` a launch does all, else one each.
@@ -87,6 +94,7 @@ struct Segment {
 
 // Element by element from one type to another, of many tensors at once.
 struct Convert {
+  Aborted aborted;
   Scaling scaling;
   int32_t n;
   uint32_t first_block[kMostSegments + 1];
@@ -95,6 +103,7 @@ struct Convert {
 
 // Adasum: a and b side by side, cut into the same segments; sums[3 * i] are a.a, a.b and b.b of segment i.
 struct Pairwise {
+  Aborted aborted;
   double* sums;
   int32_t n;
   uint32_t first_block[kMostSegments + 1];

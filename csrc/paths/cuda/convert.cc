@@ -21,13 +21,15 @@ bool owns(int dtype, int other) {
 
 }  // namespace
 
-std::vector<Convert> plan_conversion(const Scaling& scaling, const std::vector<Segment>& segments) {
+std::vector<Convert> plan_conversion(const Aborted& aborted, const Scaling& scaling,
+                                     const std::vector<Segment>& segments) {
   std::vector<Convert> launches;
   for (const Segment& segment : segments) {
     if (!segment.count) continue;
     size_t blocks = (segment.count + kConvertItems - 1) / kConvertItems;
     if (launches.empty() || launches.back().n == kMostSegments) {
       launches.emplace_back();
+      launches.back().aborted = aborted;
       launches.back().scaling = scaling;
       launches.back().n = 0;
       launches.back().first_block[0] = 0;
@@ -41,7 +43,7 @@ std::vector<Convert> plan_conversion(const Scaling& scaling, const std::vector<S
 }
 
 void Converter::run(int from, int to, const Scaling& scaling, const std::vector<Segment>& segments, Stream stream) {
-  std::vector<Convert> launches = plan_conversion(scaling, segments);
+  std::vector<Convert> launches = plan_conversion(stop_.words(), scaling, segments);
   if (launches.empty()) return;
   std::string a = element_name(from);
   std::string b = element_name(to);

@@ -29,31 +29,29 @@ Address signal_at(char* memory, int writer) {
 
 }  // namespace
 
-Direct::Direct(std::shared_ptr<Device> device, Modules& modules, std::unique_ptr<PeerMemory> memory, int me, int n,
-               bool spins, int blocks)
+Direct::Direct(Tools& tools, std::unique_ptr<PeerMemory> memory, int me, int n, bool spins, int blocks)
     : Group(me, n),
-      device_(std::move(device)),
-      modules_(modules),
+      tools_(tools),
       memory_(std::move(memory)),
       spins_(spins),
       blocks_(static_cast<size_t>(spins ? blocks : kMostBlocks)),
-      stream_(device_->stream(0)),
-      aborted_(*device_, 4096) {
-  *reinterpret_cast<volatile uint32_t*>(aborted_.data()) = 0;
-}
+      stream_(tools_.device->stream(0)) {}
 
 Direct::~Direct() {
   // What is still on the device uses memory that goes away now. It ends by itself unless a peer has gone.
-  if (!device_->drained(stream_, 2.0)) abort();
+  if (!tools_.device->drained(stream_, 2.0)) {
+    tools_.stop.set();
+    abort();
+  }
   if (rescuer_.joinable()) rescuer_.join();
-  device_->drained(stream_, 10.0);
+  tools_.device->drained(stream_, 10.0);
 }
 
-int Direct::capacity(Device& device, Modules& modules) {
+int Direct::capacity(Tools& tools) {
   int each = kMostBlocks;
   for (const char* name : {"reduce_shares_f32", "reduce_small_f32"})
-    each = std::min(each, modules.resident_blocks(modules.find("f32", name)));
-  return each * device.attribute(kMultiprocessors, 1);
+    each = std::min(each, tools.modules.resident_blocks(tools.modules.find("f32", name)));
+  return each * tools.device->attribute(kMultiprocessors, 1);
 }
 
 Peers Direct::peers() const {
@@ -63,7 +61,7 @@ Peers Direct::peers() const {
   p.step = step_;
   p.spins = spins_;
   for (int i = 0; i < n; ++i) p.memory[i] = memory_->of(i);
-  p.aborted = reinterpret_cast<const uint32_t*>(aborted_.address());
+  p.aborted = tools_.stop.words();
   return p;
 }
 
@@ -83,13 +81,13 @@ void Direct::run(Function kernel, size_t blocks, Work work, std::initializer_lis
   if (spins_) {
     work.phases = 0;
     for (int phase : phases) work.phases |= phase;
-    modules_.launch(kernel, blocks, work, stream);
+    tools_.modules.launch(kernel, blocks, work, stream);
     step_ += steps;
     return;
   }
   for (int phase : phases) {
     work.phases = phase;
-    modules_.launch(kernel, blocks, work, stream);
+    tools_.modules.launch(kernel, blocks, work, stream);
     meet(stream);
   }
 }
@@ -104,7 +102,7 @@ void Direct::reduce_by_shares(ReduceShares work, const Reduce& how, const std::v
   work.op = operator_for(how);
   work.after = how.after;
   std::string element = element_name(how.dtype);
-  Function kernel = modules_.find(element, "reduce_shares_" + element);
+  Function kernel = tools_.modules.find(element, "reduce_shares_" + element);
   // Blocks that spin go from tile to tile. By stream a launch does as many tiles as there is memory to show.
   size_t at_a_time = spins_ ? cut.tiles : cut.blocks;
   for (size_t tile = 0; tile < cut.tiles; tile += at_a_time) {
@@ -128,7 +126,7 @@ void Direct::all_reduce(const Reduce& how, const void* in, void* out, size_t cou
     work.after = how.after;
     work.which = which_ ^= 1;
     std::string element = element_name(how.dtype);
-    run(modules_.find(element, "reduce_small_" + element), small_blocks(count * item, blocks_), work, {kPack, kCombine},
+    run(tools_.modules.find(element, "reduce_small_" + element), small_blocks(count * item, blocks_), work, {kPack, kCombine},
         1, stream);
     return;
   }
@@ -154,7 +152,7 @@ void Direct::spread(Spread work, const std::vector<size_t>& totals, Stream strea
   size_t tiles = spread_tiles(totals);
   if (!tiles) return;
   std::copy(totals.begin(), totals.end(), work.total);
-  Function kernel = modules_.find("u8", "spread");
+  Function kernel = tools_.modules.find("u8", "spread");
   size_t blocks = std::min(tiles, blocks_);
   size_t at_a_time = spins_ ? tiles : blocks;
   for (size_t tile = 0; tile < tiles; tile += at_a_time) {
@@ -204,9 +202,9 @@ void Direct::all_to_all(const char* in, char* out, const std::vector<size_t>& by
   spread(work, totals, stream);
 }
 
+// Blocks that spin hear it through the stop word.
 void Direct::abort() {
   if (ended_.exchange(true)) return;
-  *reinterpret_cast<volatile uint32_t*>(aborted_.data()) = 1;
   if (!spins_) rescuer_ = start_thread("hvd-gpu-rescue", [this] { let_go(); });
 }
 
@@ -214,8 +212,8 @@ void Direct::abort() {
 // still alive may write smaller numbers in between.
 void Direct::let_go() {
   try {
-    InContext in(*device_);
-    Stream rescue = device_->stream(kRescueLane);
+    InContext in(*tools_.device);
+    Stream rescue = tools_.device->stream(kRescueLane);
     for (int turn = 0; turn < 10000 && driver().stream_query(stream_) == kNotReady; ++turn) {
       for (int i = 0; i < n; ++i)
         if (i != me) HVD_CUDA(stream_write_value, rescue, signal_at(memory_->of(me), i), signal_ + kFarAhead, 0);

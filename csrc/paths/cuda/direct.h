@@ -22,16 +22,15 @@
 #include <vector>
 
 #include "paths/cuda/group.h"
-#include "paths/cuda/modules.h"
 #include "paths/cuda/peer_memory.h"
+#include "paths/cuda/tools.h"
 
 namespace hvd::cuda {
 
 class Direct : public Group {
  public:
   // spins, blocks: agreed by all members (choose.h).
-  Direct(std::shared_ptr<Device> device, Modules& modules, std::unique_ptr<PeerMemory> memory, int me, int n, bool spins,
-         int blocks);
+  Direct(Tools& tools, std::unique_ptr<PeerMemory> memory, int me, int n, bool spins, int blocks);
   ~Direct() override;
 
   const char* name() const override { return "direct"; }
@@ -44,8 +43,8 @@ class Direct : public Group {
   void all_to_all(const char* in, char* out, const std::vector<size_t>& bytes, Stream stream) override;
   void abort() override;
 
-  // Blocks of the kernels that spin which `device` can run at a time.
-  static int capacity(Device& device, Modules& modules);
+  // Blocks of the kernels that spin which the GPU can run at a time.
+  static int capacity(Tools& tools);
 
  private:
   Peers peers() const;
@@ -58,13 +57,11 @@ class Direct : public Group {
   void meet(Stream stream);
   void let_go();
 
-  std::shared_ptr<Device> device_;
-  Modules& modules_;
+  Tools& tools_;
   std::unique_ptr<PeerMemory> memory_;
   const bool spins_;
   const size_t blocks_;
   const Stream stream_;  // all collectives run on this one
-  Pinned aborted_;       // one word that the kernels look at
   uint32_t step_ = 0;
   std::atomic<uint32_t> signal_{0};
   int which_ = 0;  // small area

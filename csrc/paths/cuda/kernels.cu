@@ -42,6 +42,11 @@ HVD_DEVICE uint32_t* flag(char* memory, int writer, uint32_t block) {
   return reinterpret_cast<uint32_t*>(memory + (size_t(writer) * kMostBlocks + block) * kFlagStride);
 }
 
+// All threads of a block come to the same answer.
+HVD_DEVICE bool gone_on(const Aborted& aborted) {
+  return __syncthreads_or(threadIdx.x == 0 && load_acquire(aborted.here) != 0) == 0;
+}
+
 // All members' blocks of this number have come to `step`. False: the job was aborted.
 HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
   __syncthreads();
@@ -49,10 +54,13 @@ HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
     if (i != peers.me) store_release(flag(peers.memory[i], peers.me, blockIdx.x), step);
   int left = 0;
   for (int i = int(threadIdx.x); i < peers.n; i += int(blockDim.x)) {
-    if (i == peers.me) continue;
+    if (i == peers.me) {
+      left |= load_acquire(peers.aborted.here) != 0;
+      continue;
+    }
     const uint32_t* word = flag(peers.memory[peers.me], i, blockIdx.x);
     for (uint32_t turn = 1; int32_t(load_acquire(word) - step) < 0; ++turn) {
-      if (turn % 256 == 0 && load_acquire(peers.aborted) != 0) {
+      if (turn % 256 == 0 && load_acquire(peers.aborted.on_host) != 0) {
         left = 1;
         break;
       }
@@ -181,6 +189,7 @@ HVD_DEVICE int segment_of(const Table& table, size_t* first) {
 
 template <class From, class To>
 HVD_DEVICE void convert_segments(const Convert& args) {
+  if (!gone_on(args.aborted)) return;
   size_t first;
   const Segment& s = args.segments[segment_of(args, &first)];
   if (first >= s.count) return;
@@ -296,6 +305,7 @@ HVD_DEVICE void reduce_shares(const ReduceShares& args) {
   const T* in = static_cast<const T*>(args.in);
   T* out = static_cast<T*>(args.out);
   uint32_t step = peers.step;
+  if (!peers.spins && !gone_on(peers.aborted)) return;
 #pragma unroll 1
   for (size_t tile = args.first_tile + blockIdx.x; tile < args.last_tile; tile += gridDim.x) {
     const size_t offset = tile * args.slot;
@@ -338,6 +348,7 @@ HVD_DEVICE void reduce_small(const ReduceSmall& args) {
   const size_t count = first < args.count ? at_most(args.count - first, part) : 0;
   const T* in = static_cast<const T*>(args.in) + first;
   const size_t place = kSmallOffset + size_t(args.which) * kSmallBytes + first * sizeof(T);
+  if (!peers.spins && !gone_on(peers.aborted)) return;
   if (args.phases & kPack) copy_aligned(peers.memory[peers.me] + place, in, count * sizeof(T));
   if (peers.spins && !meet(peers, peers.step + 1)) return;
   if (!(args.phases & kCombine)) return;
@@ -352,6 +363,7 @@ HVD_DEVICE void spread_bytes(const Spread& args) {
   const int me = peers.me;
   const size_t region = kRegionsOffset + size_t(blockIdx.x) * kRegionBytes;
   uint32_t step = peers.step;
+  if (!peers.spins && !gone_on(peers.aborted)) return;
 #pragma unroll 1
   for (size_t tile = args.first_tile + blockIdx.x; tile < args.last_tile; tile += gridDim.x) {
     const size_t begin = tile * kRegionBytes;
@@ -380,6 +392,7 @@ HVD_DEVICE void spread_bytes(const Spread& args) {
 template <class T>
 HVD_DEVICE void dot_products(const Pairwise& args) {
   HVD_SHARED double shared[3 * kThreads];
+  if (!gone_on(args.aborted)) return;
   const Segment& s = args.segments[blockIdx.x];
   const T* a = static_cast<const T*>(s.out);
   const T* b = static_cast<const T*>(s.in);
@@ -410,6 +423,7 @@ template <class T>
 HVD_DEVICE void combine_pairs(const Pairwise& args) {
   constexpr double tiny = 1.4916681462400413e-154;  // the root of the smallest normal double
   using Sum = typename Element<T>::Sum;
+  if (!gone_on(args.aborted)) return;
   size_t first;
   const int which = segment_of(args, &first);
   const Segment& s = args.segments[which];

@@ -147,7 +147,7 @@ Team::Hello Team::introduce(const PlannedBatch& batch, const std::vector<int>& h
   try {
     shown_ = std::make_unique<ShownMemory>(tools_->device);
     hello.memory = shown_->handle();
-    self.capacity = Direct::capacity(*tools_->device, tools_->modules);
+    self.capacity = Direct::capacity(*tools_);
     Pinned pinned(*tools_->device, kProofBytes);
     std::memcpy(pinned.data(), proof(batch.seq, me_).data(), kProofBytes);
     InContext in(*tools_->device);
@@ -221,8 +221,7 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
       if (members[i].no_direct.empty()) members[i].no_direct = answers[i].no_direct;
     choice_ = choose(members, up_to);
     if (choice_.direct)
-      direct_ = std::make_unique<Direct>(tools_->device, tools_->modules, std::move(peers_), me_, n_, choice_.spins,
-                                         choice_.blocks);
+      direct_ = std::make_unique<Direct>(*tools_, std::move(peers_), me_, n_, choice_.spins, choice_.blocks);
     if (choice_.nccl)
       for (const NcclId& id : answers[0].ids)
         nccl_.push_back(std::make_unique<NcclGroup>(*nccl_library_, tools_->device, tools_->converter, id, me_, n_,
@@ -261,6 +260,7 @@ void Team::run(PlannedBatch& batch, size_t bytes) {
 }
 
 void Team::abort() {
+  tools_->stop.set();
   if (direct_) direct_->abort();
   for (auto& group : nccl_) group->abort();
 }

@@ -8,14 +8,16 @@
 #include "paths/cuda/device.h"
 #include "paths/cuda/modules.h"
 #include "paths/cuda/outputs.h"
+#include "paths/cuda/stop_word.h"
 
 namespace hvd::cuda {
 
 struct Tools {
   explicit Tools(const std::shared_ptr<Device>& d)
-      : device(d), modules(d), converter(modules), outputs(std::make_shared<Outputs>(d)) {}
+      : device(d), modules(d), stop(d), converter(modules, stop), outputs(std::make_shared<Outputs>(d)) {}
   std::shared_ptr<Device> device;
   Modules modules;
+  StopWord stop;
   Converter converter;
   std::shared_ptr<Outputs> outputs;
 };

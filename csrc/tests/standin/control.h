@@ -17,6 +17,8 @@ void standin_pause(int paused);
 // As STANDIN_FAIL.
 void standin_fail(const char* call, int code, int after);
 void standin_set_mps(int enabled);
+// Every device says that it is the same GPU.
+void standin_share_gpus(int shared);
 void standin_set_delay(int microseconds);
 // Calls so far, e.g. of "cuStreamSynchronize".
 int standin_calls(const char* call);

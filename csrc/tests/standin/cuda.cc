@@ -33,7 +33,13 @@ struct CUstream_st {
 };
 struct CUevent_st {
   CUctx_st* context;
-  std::shared_ptr<EventState> state;
+  std::mutex mutex;
+  std::shared_ptr<Moment> last;  // nullptr: never recorded
+
+  std::shared_ptr<Moment> moment() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return last;
+  }
 };
 struct CUmod_st {
   std::string text;
@@ -77,6 +83,7 @@ struct Machine {
   std::vector<CUctx_st> contexts;
   Memory memory;
   std::atomic<bool> mps{true};
+  std::atomic<bool> shared{false};  // all devices are one GPU
   std::atomic<unsigned> seed{1};
   std::map<std::string, int> calls;
   struct Failure {
@@ -157,6 +164,7 @@ void standin_fail(const char* call, int code, int after) {
   machine().failures[call] = {code, after};
 }
 void standin_set_mps(int enabled) { machine().mps = enabled != 0; }
+void standin_share_gpus(int shared) { machine().shared = shared != 0; }
 void standin_set_delay(int microseconds) { tempo().delay_us = microseconds; }
 int standin_calls(const char* call) {
   std::lock_guard<std::mutex> lock(machine().mutex);
@@ -206,7 +214,7 @@ Result cuDeviceGetName(char* name, int length, int device) {
 Result cuDeviceGetUuid(Uuid* uuid, int device) {
   if (!valid(device)) return kInvalidDevice;
   *uuid = {};
-  uuid->bytes[0] = static_cast<char>(device + 1);
+  uuid->bytes[0] = static_cast<char>(machine().shared ? 1 : device + 1);
   return kSuccess;
 }
 Result cuDeviceGetAttribute(int* value, int attribute, int device) {
@@ -348,7 +356,8 @@ Result cuStreamIsCapturing(Stream stream, int* status) {
 Result cuEventCreate(RawEvent* event, unsigned flags) {
   CALL_IN_CONTEXT("cuEventCreate");
   if (flags != kEventDisableTiming) return kInvalidValue;
-  *event = new CUevent_st{context(), std::make_shared<EventState>()};
+  *event = new CUevent_st{};
+  (*event)->context = context();
   return kSuccess;
 }
 Result cuEventDestroy_v2(RawEvent event) {
@@ -362,19 +371,24 @@ Result cuEventRecord(RawEvent event, Stream stream) {
   StreamState* state = stream_of(stream, &owner);
   if (!state) return kInvalidContext;
   if (owner != event->context) return kInvalidHandle;
-  uint64_t count = event->state->record();
-  state->add([e = event->state, count] { e->reach(count); });
+  auto moment = std::make_shared<Moment>();
+  {
+    std::lock_guard<std::mutex> lock(event->mutex);
+    event->last = moment;
+  }
+  state->add([moment] { moment->reach(); });
   return kSuccess;
 }
 Result cuEventQuery(RawEvent event) {
   CALL("cuEventQuery");
-  return event->state->reached() ? kSuccess : kNotReady;
+  auto moment = event->moment();
+  return !moment || moment->reached() ? kSuccess : kNotReady;
 }
 Result cuStreamWaitEvent(Stream stream, RawEvent event, unsigned) {
   CALL("cuStreamWaitEvent");
   StreamState* state = stream_of(stream);
   if (!state) return kInvalidContext;
-  state->add([e = event->state, count = event->state->recorded()] { e->wait(count); });
+  if (auto moment = event->moment()) state->add([moment] { moment->wait(); });
   return kSuccess;
 }
 Result cuStreamWriteValue32_v2(Stream stream, Address address, uint32_t value, unsigned) {

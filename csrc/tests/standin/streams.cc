@@ -12,15 +12,15 @@ Tempo& tempo() {
   return *shared;
 }
 
-void EventState::reach(uint64_t count) {
+void Moment::reach() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (count > reached_.load(std::memory_order_relaxed)) reached_.store(count, std::memory_order_release);
+  reached_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
 
-void EventState::wait(uint64_t count) {
+void Moment::wait() {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return reached_.load(std::memory_order_acquire) >= count; });
+  changed_.wait(lock, [&] { return reached(); });
 }
 
 StreamState::StreamState(unsigned seed) : thread_([this, seed] { run(seed); }) {}

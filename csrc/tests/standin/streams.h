@@ -23,18 +23,15 @@ struct Tempo {
 };
 Tempo& tempo();
 
-// Counts how often it was recorded and how far streams have come.
-class EventState {
+// One recording of an event. Whoever waits for it is not concerned with later recordings, on whatever stream.
+class Moment {
  public:
-  uint64_t record() { return ++recorded_; }
-  uint64_t recorded() const { return recorded_; }
-  void reach(uint64_t count);
-  void wait(uint64_t count);
-  bool reached() const { return reached_.load(std::memory_order_acquire) >= recorded_; }
+  void reach();
+  void wait();
+  bool reached() const { return reached_.load(std::memory_order_acquire); }
 
  private:
-  std::atomic<uint64_t> recorded_{0};
-  std::atomic<uint64_t> reached_{0};
+  std::atomic<bool> reached_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
 };
