@@ -60,7 +60,7 @@ std::string difference(const Description& a, const Description& b) {
   } else if (a.wire != b.wire) {
     auto wire = [](const Description& d) { return d.wire ? dtype_name(d.wire) : "no"; };
     out << "Mismatched compression: One rank asked for " << wire(a) << " compression, but another rank asked for "
-        << wire(b) << ".";
+        << wire(b) << " compression.";
   } else if (a.group != b.group || a.group_size != b.group_size) {
     auto group = [](const Description& d) {
       return d.group ? "in a group of " + std::to_string(d.group_size) : std::string("outside of any group");

@@ -31,10 +31,10 @@ std::string of_rank(const Candidate& member, const std::string& why) {
 std::string no_direct(const std::vector<Candidate>& members) {
   if (members.size() > kMostPeers)
     return std::to_string(members.size()) + " ranks are more than the " + std::to_string(kMostPeers) + " it is made for";
-  for (const Candidate& m : members) {
+  for (const Candidate& m : members)
     if (m.host != members[0].host) return "the ranks are on several hosts";
+  for (const Candidate& m : members)
     if (!m.no_direct.empty()) return of_rank(m, m.no_direct);
-  }
   return "";
 }
 

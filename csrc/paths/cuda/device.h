@@ -129,6 +129,8 @@ class Pinned {
 
 // Lanes of Device::stream beyond those of the collectives.
 constexpr int kRescueLane = 16;
+constexpr int kDownLane = 17;  // copies to the host
+constexpr int kUpLane = 18;    // and back
 
 inline Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 inline char* pointer_to(Address a) { return reinterpret_cast<char*>(a); }

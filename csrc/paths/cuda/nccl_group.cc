@@ -187,10 +187,9 @@ void NcclGroup::grouped(const char* call, Body body) {
   }
   if (failure.empty()) return end();
   after_.clear();
-  if (--depth_ == 0) {
-    nccl_.group_end();
-    mutex_.unlock();
-  }
+  depth_ = 0;  // also of groups around this one, which nobody ends any more
+  nccl_.group_end();
+  mutex_.unlock();
   throw NcclError(failure);
 }
 

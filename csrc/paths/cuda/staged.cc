@@ -12,9 +12,6 @@
 namespace hvd::cuda {
 namespace {
 
-constexpr int kDownLane = 17;
-constexpr int kUpLane = 18;
-
 Reduction reduction_of(const Reduce& how) {
   // Powers of two are in the multiplier already (scaling.h).
   return {how.dtype, how.op, 1.0, how.after.multiplier, how.after.divide ? how.after.whole : 1};
@@ -69,7 +66,12 @@ void Staged::in_chunks(const void* in, void* out, size_t bytes, Stream stream, W
     size_t slot = k % kChunks;
     await(*there[slot]);
     size_t n = chunk_at(k * kChunkBytes, bytes);
-    work(chunks_[slot]->data(), n);
+    try {
+      work(chunks_[slot]->data(), n);
+    } catch (...) {  // nobody writes to the tensor any more when its owner hears of it
+      device_->drained(up_, 0.5);
+      throw;
+    }
     if (to) copy(to + k * kChunkBytes, chunks_[slot]->data(), n, up_);
     free_[slot] = device_->record(up_);
   }

@@ -212,7 +212,10 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
       mine.ids.resize(static_cast<size_t>(settings.num_nccl_streams));
       for (NcclId& id : mine.ids) {
         NcclResult result = nccl_library_->get_unique_id(&id);
-        if (result != kNcclSuccess) throw NcclError(describe_nccl(*nccl_library_, result, "ncclGetUniqueId", ""));
+        if (result != kNcclSuccess) {
+          const char* last = nccl_library_->last_error(nullptr);
+          throw NcclError(describe_nccl(*nccl_library_, result, "ncclGetUniqueId", last ? last : ""));
+        }
       }
     }
     std::vector<Answer> answers;
