@@ -87,8 +87,7 @@ bool Coordinator::fusible(const Ready& a, const Ready& b) const {
 
 uint32_t Coordinator::remember(const Variant& variant, Plan* plan) {
   const Description& d = variant.description;
-  bool cacheable = d.kind != HVD_BARRIER && d.kind < kAddProcessSet;
-  if (settings_.cache_capacity <= 0 || !cacheable) return 0;
+  if (settings_.cache_capacity <= 0 || d.kind >= kAddProcessSet) return 0;
   auto key = std::make_pair(d.process_set, d.name);
   auto forget = [&](uint32_t id) {
     plan->evicted.push_back(id);

@@ -63,18 +63,19 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
                const std::vector<PathMaker>& more_paths)
     : topology(std::move(topology_given)),
       settings_(configured(settings)),
+      security_(topology, settings_.link_security, settings_.crypto_library),
       segment_(topology.local_size() == 1 ? UniqueFd() : std::move(inheritance.shared_memory), topology.local_size(),
                static_cast<size_t>(settings.shm_slot_bytes)),
       bells_(segment_, topology.local_rank(), own_doorbell(std::move(inheritance.doorbells), topology.local_size())),
       crowded_(topology.local_size() > usable_cores()),
       spin_us_(spin_time(settings_, topology.local_size(), crowded_)),
-      host_path_(add_paths(
-          paths_, more_paths, topology, settings_,
-          std::make_unique<HostPath>(
-              topology, segment_, HostPath::Options{spin_us_, !crowded_, lower(settings_.cpu_operations) == "mpi"}))),
+      host_path_(add_paths(paths_, more_paths, topology, settings_,
+                           std::make_unique<HostPath>(
+                               topology, segment_, security_,
+                               HostPath::Options{spin_us_, !crowded_, lower(settings_.cpu_operations) == "mpi"}))),
       table_(topology, metrics_),
       ending_(topology),
-      liveness_(topology, inheritance.links, liveness_callbacks()),
+      liveness_(topology, inheritance.links, security_, liveness_callbacks()),
       node_(topology, settings_, make_channels(inheritance.links), *this, timeline_, metrics_,
             [this] { check_aborted(); }),
       announcer_(table_, node_),
@@ -105,7 +106,8 @@ ControlNode::Channels Engine::make_channels(std::vector<OpenLink>& links) {
   auto socket_to = [&](int leader) -> std::unique_ptr<Channel> {
     for (OpenLink& link : links)
       if (link.what.kind == HVD_LINK_CONTROL && link.what.peer == leader && link.fd)
-        return std::make_unique<SocketChannel>(std::move(link.fd), topology.describe(leader));
+        return std::make_unique<SocketChannel>(std::move(link.fd), security_.seals_for(link.what),
+                                               topology.describe(leader));
     throw Refused(HVD_INVALID, "the control link to " + topology.describe(leader) + " is missing");
   };
   ControlNode::Channels channels;

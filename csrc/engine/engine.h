@@ -29,6 +29,7 @@
 #include "engine/table.h"
 #include "host/doorbells.h"
 #include "host/segment.h"
+#include "net/link_security.h"
 #include "net/open_link.h"
 #include "paths/host/host_path.h"
 #include "paths/paths.h"
@@ -112,6 +113,7 @@ class Engine : private ControlNode::Listener {
   const Settings settings_;
   Metrics metrics_;
   Timeline timeline_;
+  const LinkSecurity security_;
   Segment segment_;
   Doorbells bells_;
   const bool crowded_;  // more ranks than cores on this host

@@ -4,10 +4,11 @@
 #include <sys/time.h>
 
 #include <atomic>
-#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+
+#include "util/text.h"
 
 namespace hvd {
 namespace {
@@ -19,11 +20,10 @@ std::atomic<bool> hide_timestamp{false};
 
 void configure_log(const std::string& level, bool hide_time) {
   static const char* names[] = {"trace", "debug", "info", "warning", "error", "fatal"};
-  std::string lower;
-  for (char c : level) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string wanted = lower(level);
   LogLevel chosen = LogLevel::Warning;
   for (int i = 0; i < 6; ++i)
-    if (lower == names[i]) chosen = static_cast<LogLevel>(i);
+    if (wanted == names[i]) chosen = static_cast<LogLevel>(i);
   threshold = chosen;
   hide_timestamp = hide_time;
 }
@@ -41,7 +41,7 @@ void write_log(LogLevel level, const char* file, int line, const std::string& te
     localtime_r(&now.tv_sec, &calendar);
     char stamp[64];
     size_t n = std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &calendar);
-    std::snprintf(stamp + n, sizeof stamp - n, ".%6ld: ", static_cast<long>(now.tv_usec));
+    std::snprintf(stamp + n, sizeof stamp - n, ".%06ld: ", static_cast<long>(now.tv_usec));
     prefix += stamp;
   }
   prefix += "TDIWEF"[static_cast<int>(level)];

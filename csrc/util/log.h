@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines in the documented format: "[2026-01-31 12:00:00.    42: W engine.cc:10] [3]: text".
+// Log lines in the documented format: "[2026-01-31 12:00:00.000042: W engine.cc:10] [3]: text".
 #pragma once
 
 #include <sstream>

@@ -2,6 +2,7 @@
 #include "util/settings.h"
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "util/text.h"
@@ -53,6 +54,20 @@ std::string set_value(const std::string&, const std::string& text, std::string* 
   return "";
 }
 
+std::string set_choice(const std::string& name, const std::string& text, std::string* out,
+                       std::initializer_list<const char*> choices) {
+  std::string wanted = lower(text);
+  std::string list;
+  for (const char* choice : choices) {
+    if (wanted == choice) {
+      *out = wanted;
+      return "";
+    }
+    list += (list.empty() ? "" : ", ") + std::string(choice);
+  }
+  return shown(name, text) + " must be one of " + list;
+}
+
 }  // namespace
 
 std::string Settings::set(const std::string& name, const std::string& value) {
@@ -78,7 +93,9 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(nccl_library);
   HVD_SETTING(shm_slot_bytes, kMinSlot, kMaxSlot);
   HVD_SETTING(spin_us, -1, 1e6);
+  HVD_SETTING(crypto_library);
 #undef HVD_SETTING
+  if (name == "link_security") return set_choice(name, value, &link_security, {"control", "integrity", "encrypt"});
   return "the engine has no setting called " + name;
 }
 

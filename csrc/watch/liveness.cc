@@ -19,16 +19,19 @@ namespace {
 
 constexpr uint32_t kMagic = 0x68767721;
 constexpr int kTickMs = 250;
+constexpr size_t kMaxOutgoing = 64 << 10;
 
 }  // namespace
 
-Liveness::Liveness(const Topology& topology, std::vector<OpenLink>& links, Callbacks callbacks)
+Liveness::Liveness(const Topology& topology, std::vector<OpenLink>& links, const LinkSecurity& security,
+                   Callbacks callbacks)
     : topology_(topology), callbacks_(std::move(callbacks)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (OpenLink& link : links) {
     if (link.what.kind != HVD_LINK_WATCH || !link.fd) continue;
     make_nonblocking(link.fd.get());
     Peer peer;
     peer.rank = link.what.peer;
+    peer.seals = security.seals_for(link.what);
     peer.fd = std::move(link.fd);
     peers_.push_back(std::move(peer));
   }
@@ -62,13 +65,19 @@ void Liveness::loop() {
     std::vector<Peer*> polled;
     for (Peer& peer : peers_)
       if (peer.open) {
-        fds.push_back({peer.fd.get(), POLLIN, 0});
+        std::lock_guard<std::mutex> lock(send_mutex_);
+        fds.push_back({peer.fd.get(), static_cast<short>(peer.outgoing.empty() ? POLLIN : POLLIN | POLLOUT), 0});
         polled.push_back(&peer);
       }
     poll(fds.data(), fds.size(), kTickMs);
     if (stopping_) return;
-    for (size_t i = 0; i < polled.size(); ++i)
-      if (fds[i + 1].revents) read(*polled[i]);
+    for (size_t i = 0; i < polled.size(); ++i) {
+      if (fds[i + 1].revents & POLLOUT) {
+        std::lock_guard<std::mutex> lock(send_mutex_);
+        flush_locked(*polled[i]);
+      }
+      if (fds[i + 1].revents & ~POLLOUT) read(*polled[i]);
+    }
     if (double now = now_s(); now >= next_tick) {
       next_tick = now + kTickMs * 1e-3;
       callbacks_.tick();
@@ -87,10 +96,15 @@ void Liveness::read(Peer& peer) {
     return;
   }
   peer.partial.append(buffer, static_cast<size_t>(n));
-  while (peer.open && peer.partial.size() >= sizeof(Message)) {
+  while (peer.open && peer.partial.size() >= peer.wire_bytes()) {
+    char* at = peer.partial.data();
+    if (peer.seals.in && !peer.seals.in->open(at, sizeof(Message), at + sizeof(Message))) {
+      peer.open = false;
+      return end_job(peer, altered_text(topology_.describe(peer.rank)));
+    }
     Message message;
-    std::memcpy(&message, peer.partial.data(), sizeof message);
-    peer.partial.erase(0, sizeof message);
+    std::memcpy(&message, at, sizeof message);
+    peer.partial.erase(0, peer.wire_bytes());
     message.text[sizeof message.text - 1] = 0;
     if (message.magic != kMagic) {
       peer.open = false;
@@ -108,12 +122,16 @@ void Liveness::read(Peer& peer) {
 }
 
 void Liveness::died(Peer& peer, const std::string& how) {
-  if (peer.goodbye || quiet_ || stopping_ || aborted_) return;
   std::string last = callbacks_.last_words(peer.rank);
   std::string text = "Horovod lost " + topology_.describe(peer.rank) + ": " + how + "." +
                      (last.empty() ? "" : " It was last seen " + last + ".") +
                      " All outstanding operations have failed. Look for the first error in that rank's output, then "
                      "restart the job (or run it elastically).";
+  end_job(peer, text);
+}
+
+void Liveness::end_job(const Peer& peer, const std::string& text) {
+  if (peer.goodbye || quiet_ || stopping_ || aborted_) return;
   HVD_LOG(Info, "[" << topology_.rank << "]: " << text);
   broadcast_abort(text);
   callbacks_.aborted(text);
@@ -198,9 +216,27 @@ void Liveness::send(Peer& peer, Type type, int rank, const std::string& text) {
   message.rank = rank;
   message.generation = topology_.generation;
   std::memcpy(message.text, text.data(), std::min(text.size(), sizeof message.text - 1));
-  // Messages are rare and small: a full buffer means the peer is frozen or gone, and then it need not hear.
   std::lock_guard<std::mutex> lock(send_mutex_);
-  [[maybe_unused]] ssize_t n = ::send(peer.fd.get(), &message, sizeof message, MSG_NOSIGNAL);
+  // Messages are rare and small: a full buffer means the peer is frozen or gone, and then it need not hear.
+  if (peer.outgoing.size() > kMaxOutgoing) return;
+  size_t begin = peer.outgoing.size();
+  peer.outgoing.resize(begin + sizeof message + (peer.seals.out ? kSealTagBytes : 0));
+  char* at = peer.outgoing.data() + begin;
+  const char* plain = reinterpret_cast<const char*>(&message);
+  if (peer.seals.out) peer.seals.out->seal(plain, at, sizeof message, at + sizeof message);
+  else std::memcpy(at, plain, sizeof message);
+  flush_locked(peer);
+}
+
+// Never part of a message alone: what finds no room goes first the next time.
+void Liveness::flush_locked(Peer& peer) {
+  while (!peer.outgoing.empty()) {
+    ssize_t n = ::send(peer.fd.get(), peer.outgoing.data(), peer.outgoing.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n <= 0) return peer.outgoing.clear();  // it is gone, and the reading side will see that
+    peer.outgoing.erase(0, static_cast<size_t>(n));
+  }
 }
 
 }  // namespace hvd

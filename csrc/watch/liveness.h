@@ -15,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "net/link_security.h"
 #include "net/open_link.h"
+#include "net/seal.h"
 #include "util/fd.h"
 #include "world/topology.h"
 
@@ -32,8 +34,8 @@ class Liveness {
     std::function<void()> tick;                               // a few times a second
   };
 
-  // links: the watch links among them are taken over.
-  Liveness(const Topology& topology, std::vector<OpenLink>& links, Callbacks callbacks);
+  // links: the watch links among them are taken over. Those to other hosts are sealed.
+  Liveness(const Topology& topology, std::vector<OpenLink>& links, const LinkSecurity& security, Callbacks callbacks);
   ~Liveness() { stop(""); }
 
   void start();
@@ -60,8 +62,12 @@ class Liveness {
     char text[1008];
   };
   struct Peer {
+    size_t wire_bytes() const { return sizeof(Message) + (seals.in ? kSealTagBytes : 0); }
+
     int rank;
     UniqueFd fd;
+    Seals seals;           // seals.out is guarded by send_mutex_
+    std::string outgoing;  // guarded by send_mutex_: what found no room yet
     bool goodbye = false;
     bool open = true;
     double asked = 0;     // when the unanswered ping was sent
@@ -73,13 +79,15 @@ class Liveness {
   void read(Peer& peer);
   void handle(Peer& peer, const Message& message);
   void died(Peer& peer, const std::string& how);
+  void end_job(const Peer& peer, const std::string& text);
   void send(Peer& peer, Type type, int rank, const std::string& text);
+  void flush_locked(Peer& peer);
   void flood(Type type, int rank, const std::string& text, const Peer* except);
 
   const Topology& topology_;
   const Callbacks callbacks_;
   std::vector<Peer> peers_;  // the list is fixed; what a peer has said belongs to the watch thread
-  std::mutex send_mutex_;    // held while a message is written
+  std::mutex send_mutex_;    // held while a message is sealed and written
   const UniqueFd wake_fd_;
   std::atomic<bool> quiet_{false};
   std::atomic<bool> stopping_{false};

@@ -194,6 +194,13 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
             "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
             "ranks and cores of the host.", "tuning"),
+    Setting("link_security", "HOROVOD_LINK_SECURITY", str, "control",
+            "What is protected on the wires between hosts: control (the messages that coordinate the ranks "
+            "cannot be altered), integrity (the data neither) or encrypt (nobody can read any of it); see the"
+            " page on security.", "security", choices=("CONTROL", "INTEGRITY", "ENCRYPT")),
+    Setting("crypto_library", "HOROVOD_CRYPTO_LIBRARY", str, "",
+            "Path of OpenSSL's libcrypto; empty takes the one Python has loaded, else the system's.",
+            "security"),
     Setting("log_level", "HOROVOD_LOG_LEVEL", str, "warning",
             "Least important message to print: trace, debug, info, warning, error or fatal.",
             "logging", "--log-level", "level", choices=LOG_LEVELS),

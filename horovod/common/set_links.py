@@ -11,7 +11,7 @@ import ctypes
 import socket
 import struct
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from horovod.common import _native, config, engine
 from horovod.common import constants as c
@@ -63,6 +63,8 @@ def _check() -> None:
 
 class _Nothing:
     """Stands in for an acceptor where there is nothing to accept."""
+
+    keys: Dict[Any, bytes] = {}
 
     def wait(self, timeout: float) -> bool:
         return True

@@ -12,6 +12,7 @@ none of this: no sockets, no store.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import socket
@@ -45,6 +46,7 @@ def start(identity: Any, card: Dict[str, Any]) -> World:
     """
     global _generation
     _generation += 1
+    _configure_engine()
     if identity.size == 1:
         world = alone(identity.host)
         _start_engine(world, None, [])
@@ -157,6 +159,7 @@ def _card(identity: Any, listener: socket.socket) -> Dict[str, Any]:
         "version": __version__,
         "pid": os.getpid(),
         "nonce": os.urandom(8).hex(),
+        "link_security": str(config.get("link_security")).lower(),
     }
 
 
@@ -187,6 +190,11 @@ def _misfit(cards: List[Dict[str, Any]]) -> str:
             )
         if card["size"] != first["size"]:
             return f"{who} believes in {card['size']} ranks, rank 0 on {first['host']} in {first['size']}"
+        if card["link_security"] != first["link_security"]:
+            return (
+                f"{who} has HOROVOD_LINK_SECURITY={card['link_security']} but rank 0 on {first['host']} has "
+                f"{first['link_security']}: set it to the same value everywhere"
+            )
         ours, theirs = first.get("process_sets"), card.get("process_sets")
         if ours != theirs:
             return (
@@ -277,12 +285,13 @@ def open_links(
         opened: receives the sockets, so that the caller can close them if something fails later.
     """
     sockets: Dict[Tag, socket.socket] = {}
+    keys: Dict[Tag, bytes] = {}
     for link in planned:
         if link.dial:
             tag = _tag_of(world, link)
             address, port = addresses[link.peer]
             try:
-                sockets[tag] = links.dial(address, port, world.secret, tag, deadline)
+                sockets[tag] = links.dial(address, port, world.secret, tag, deadline, keys)
             except (OSError, AuthenticationError) as error:
                 check()  # if the peer died, the store's reason is better than ours
                 raise HorovodInternalError(
@@ -299,18 +308,26 @@ def open_links(
     accepted = acceptor.take()
     opened.extend(accepted.values())
     sockets.update(accepted)
+    keys.update(acceptor.keys)
     ready = []
     for link in planned:
-        sock = sockets[_tag_of(world, link)]
+        tag = _tag_of(world, link)
+        sock = sockets[tag]
         sock.settimeout(None)
-        ready.append(Link(link.kind, link.peer, link.process_set, link.hop, link.dial, sock.fileno()))
+        key = (ctypes.c_uint8 * 32)(*keys[tag])
+        ready.append(Link(link.kind, link.peer, link.process_set, link.hop, link.dial, sock.fileno(), key))
     return ready
+
+
+def _configure_engine() -> None:
+    """Hands the settings over, before anything is made by them."""
+    for name, value in config.engine_settings().items():
+        if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:
+            raise HorovodInternalError(_native.last_error())
 
 
 def _start_engine(world: World, memory: Optional[shared_memory.SharedMemory], ready: Sequence[Link]) -> None:
     lib = _native.lib()
-    for name, value in config.engine_settings().items():
-        lib.hvd_configure(name.encode(), value.encode())
     opened = (Link * max(len(ready), 1))(*ready)
     if lib.hvd_start(world.for_engine(memory), opened, len(ready)) != constants.OK:
         raise HorovodInternalError(f"{world.describe(world.rank)}: {_native.last_error()}")

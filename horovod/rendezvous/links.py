@@ -61,6 +61,11 @@ class Tag(NamedTuple):
 TAG_BYTES = _TAG.size + _MAC_BYTES
 
 
+def link_key(session_key: bytes) -> bytes:
+    """What the engine seals a link with; the session key itself has signed the announcement."""
+    return hmac.digest(session_key, b"link", "sha256")
+
+
 def tune(sock: socket.socket) -> None:
     """Small messages leave at once, and a peer that vanished without a word is noticed."""
     if sock.family == socket.AF_UNIX:
@@ -90,17 +95,28 @@ def listen(address: str) -> socket.socket:
     return sock
 
 
-def dial(address: str, port: int, secret: bytes, tag: Tag, deadline: float) -> socket.socket:
-    """Connects to another rank's listener, proves the secret and announces the link."""
+def dial(
+    address: str,
+    port: int,
+    secret: bytes,
+    tag: Tag,
+    deadline: float,
+    keys: Optional[Dict[Tag, bytes]] = None,
+) -> socket.socket:
+    """Connects to another rank's listener, proves the secret, announces the link; its key goes to `keys`."""
     sock = socket.create_connection((address, port), timeout=max(deadline - time.monotonic(), 0.1))
-    return announce(sock, secret, tag, deadline)
+    return announce(sock, secret, tag, deadline, keys)
 
 
-def announce(sock: socket.socket, secret: bytes, tag: Tag, deadline: float) -> socket.socket:
+def announce(
+    sock: socket.socket, secret: bytes, tag: Tag, deadline: float, keys: Optional[Dict[Tag, bytes]] = None
+) -> socket.socket:
     """Proves the secret on a connected socket and announces the link; closes the socket on failure."""
     try:
         tune(sock)
         key = auth.connect(sock, secret, max(deadline - time.monotonic(), 0.1), PURPOSE)
+        if keys is not None:
+            keys[tag] = link_key(key)
         sock.sendall(tag.signed(key))
         sock.settimeout(None)
     except BaseException:
@@ -137,6 +153,7 @@ class Acceptor:
         # Before expect(), whoever proves the secret may be early rather than wrong.
         self._told = bool(expected)
         self._links: Dict[Tag, socket.socket] = {}
+        self.keys: Dict[Tag, bytes] = {}  # of the links that came
         self._strangers: List[_Stranger] = []
         self._lock = threading.Lock()
         self._complete = threading.Event()
@@ -252,7 +269,12 @@ class Acceptor:
         stranger.sock.send(auth.server_proof(self._secret, theirs, mine, PURPOSE))
         key = auth.session_key(self._secret, theirs, mine)
         stranger.wanted = TAG_BYTES
-        stranger.step = lambda data: Tag.verified(data, key)
+        stranger.step = lambda data: self._on_tag(data, key)
+
+    def _on_tag(self, data: bytes, key: bytes) -> Tag:
+        tag = Tag.verified(data, key)
+        self.keys.setdefault(tag, link_key(key))  # a second one of the same name is refused
+        return tag
 
     def _admit(self, stranger: _Stranger, tag: Tag) -> None:
         with self._lock:

@@ -6,7 +6,7 @@
     MPI-5 standard ABI (libmpi_abi)    handles are small constants
 
 Only what the bootstrap needs: start, a private communicator, broadcast and gather of bytes with a time limit.
-The data path (HOROVOD_CPU_OPERATIONS=mpi) lives in csrc/paths/host/mpi_transport.cc and uses the same library.
+Data over MPI (HOROVOD_CPU_OPERATIONS=mpi): csrc/paths/host/mpi_transport.cc, which uses the same library.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
  *   attributes: kind, name, reduce_op, root, process_set, prescale, postscale, splits
  *
  * The handler submits the tensors as one (atomic) group and returns at once with a future that is
- * completed when the engine is done, so that no XLA thread ever waits for another rank. XLA keeps operands,
- * results and attributes alive until then. The token only orders the calls; it has no memory.
+ * completed when the engine is done, so that no XLA thread ever waits for another rank. XLA keeps the memory of
+ * operands and results alive until then, but not the call frame that describes them: what is needed later is copied.
+ * The token only orders the calls; it has no memory.
  */
 #include <cstring>
 #include <memory>
@@ -23,10 +24,13 @@ namespace {
 
 /* Everything a submission needs after the handler has returned. */
 struct Call {
+  struct Output {
+    void* data;
+    std::vector<int64_t> shape;
+  };
   const Api* api;
   Future* future;
-  std::vector<Buffer*> outputs;
-  std::vector<std::vector<int64_t>> output_shapes;
+  std::vector<Output> outputs;
 };
 
 Error* make_error(const Api* api, int32_t status, const char* text) {
@@ -119,9 +123,8 @@ std::vector<Buffer*> tensors_of(const Arguments& arguments) {
 /* A compiled program has fixed shapes: an output that comes out differently (ranks with different first
  * dimensions) fails the operation instead of overrunning the buffer. */
 void* place_output(void* context, int32_t index, const int64_t* shape, int32_t ndim) {
-  auto* call = static_cast<Call*>(context);
-  if (std::vector<int64_t>(shape, shape + ndim) != call->output_shapes[index]) return nullptr;
-  return call->outputs[index]->data;
+  const Call::Output& output = static_cast<Call*>(context)->outputs[index];
+  return std::vector<int64_t>(shape, shape + ndim) == output.shape ? output.data : nullptr;
 }
 
 void finish(Call* call, int32_t status, const std::string& text) {
@@ -157,9 +160,8 @@ Error* submit(CallFrame* frame) {
 
   auto call = std::make_unique<Call>();
   call->api = api;
-  call->outputs = tensors_of(frame->results);
-  for (const Buffer* output : call->outputs)
-    call->output_shapes.emplace_back(output->dims, output->dims + output->rank);
+  for (const Buffer* output : tensors_of(frame->results))
+    call->outputs.push_back({output->data, {output->dims, output->dims + output->rank}});
   if (call->outputs.size() != inputs.size())
     return make_error(api, HVD_INVALID, "horovod.jax: a call needs one result for each operand");
 
@@ -173,7 +175,7 @@ Error* submit(CallFrame* frame) {
     request.kind = kind;
     request.name = names[i].c_str();
     request.input = inputs[i]->data;
-    request.output = sized_by_peers ? nullptr : call->outputs[i]->data;
+    request.output = sized_by_peers ? nullptr : call->outputs[i].data;
     request.shape = inputs[i]->dims;
     request.ndim = static_cast<int32_t>(inputs[i]->rank);
     request.dtype = to_hvd_dtype(inputs[i]->dtype);

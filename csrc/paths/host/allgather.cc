@@ -24,7 +24,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
   size_t per_column = 0;  // members of all hosts that one column carries
   for (const auto& on_host : layout.host_members)
     per_column += (on_host.size() + static_cast<size_t>(columns) - 1) / static_cast<size_t>(columns);
-  size_t piece = hosts == 1 ? slot() : slot() / per_column & ~size_t{63};
+  size_t piece = hosts == 1 ? slot() : slot() / per_column & ~(kPieceAlign - 1);
   size_t longest = *std::max_element(blocks.begin(), blocks.end());
   size_t total = 0;
   for (size_t b : blocks) total += b;

@@ -26,8 +26,8 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
   int my_local = layout.my_local;
   size_t most_locals = 0;
   for (const auto& on_host : layout.host_members) most_locals = std::max(most_locals, on_host.size());
-  size_t piece = slot() / (static_cast<size_t>(n) * (hosts > 1 ? most_locals : 1)) & ~size_t{63};
-  if (piece == 0) piece = slot() / (static_cast<size_t>(n) * most_locals);
+  size_t piece = slot() / (static_cast<size_t>(n) * (hosts > 1 ? most_locals : 1)) & ~(kPieceAlign - 1);
+  if (piece == 0) piece = slot() / (static_cast<size_t>(n) * most_locals);  // many ranks: less than a line
   size_t longest = 0;
   for (int s = 0; s < n; ++s)
     for (int d = 0; d < n; ++d)

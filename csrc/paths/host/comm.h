@@ -25,6 +25,13 @@ struct Reduction {
 // Batches up to this size are reduced by every rank for itself: one round instead of two.
 constexpr size_t kLightBytes = 16 << 10;
 
+// Pieces of a slot are cut in cache lines.
+constexpr size_t kPieceAlign = 64;
+
+// The smallest staging slot with which these members can exchange anything: in an alltoall every pair of them has a
+// part of a slot.
+size_t smallest_slot(const SetLayout& layout);
+
 class Comm {
  public:
   Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout> set);

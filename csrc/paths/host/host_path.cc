@@ -29,15 +29,25 @@ const Share& share_of(const Variant& value, int rank) {
 
 }  // namespace
 
-HostPath::HostPath(const Topology& topology, Segment& segment, Options options)
+HostPath::HostPath(const Topology& topology, Segment& segment, const LinkSecurity& security, Options options)
     : topology_(topology),
       segment_(segment),
+      security_(security),
       options_(options),
-      lane_(segment, topology.local_rank(), options.spin_us, options.roomy) {}
+      lane_(segment, topology.local_rank(), options.spin_us, options.roomy) {
+  if (options.over_mpi && topology.hosts() > 1 && security.seals_data())
+    throw Refused(HVD_INVALID,
+                  "HOROVOD_CPU_OPERATIONS=mpi hands the data to MPI, where HOROVOD_LINK_SECURITY=integrity or encrypt "
+                  "cannot seal it: leave HOROVOD_CPU_OPERATIONS unset to use sockets, or set "
+                  "HOROVOD_LINK_SECURITY=control and protect the network by other means");
+}
 
 bool HostPath::serves(int32_t device, const SetLayout& /*layout*/) const { return device < 0; }
 
 void HostPath::add_set(int32_t id, std::shared_ptr<const SetLayout> layout) {
+  if (size_t least = smallest_slot(*layout); segment_.slot_bytes() < least)
+    throw Refused(HVD_INVALID, "HOROVOD_SHM_SLOT_BYTES is too small for " + std::to_string(layout->size()) +
+                                   " ranks: it must be at least " + std::to_string(least));
   comms_[id] = std::make_unique<Comm>(topology_, lane_, std::move(layout));
 }
 
@@ -54,14 +64,17 @@ void HostPath::attach(std::vector<OpenLink> links) {
       comm->attach(make_mpi_transport(id, column, layout.my_host, check));
       continue;
     }
-    std::vector<UniqueFd> out(layout.hops());
-    std::vector<UniqueFd> in(layout.hops());
+    std::vector<DataLink> out(layout.hops());
+    std::vector<DataLink> in(layout.hops());
     for (OpenLink& link : links) {
       bool data = link.what.kind == HVD_LINK_DATA_OUT || link.what.kind == HVD_LINK_DATA_IN;
       if (!data || link.what.process_set != id || link.what.hop < 0 || link.what.hop >= layout.hops()) continue;
-      (link.what.kind == HVD_LINK_DATA_OUT ? out : in)[link.what.hop] = std::move(link.fd);
+      bool sends = link.what.kind == HVD_LINK_DATA_OUT;
+      Seals seals = security_.seals_for(link.what);
+      (sends ? out : in)[link.what.hop] = {std::move(link.fd), std::move(sends ? seals.out : seals.in),
+                                           topology_.describe(link.what.peer)};
     }
-    auto there = [](const UniqueFd& fd) { return static_cast<bool>(fd); };
+    auto there = [](const DataLink& link) { return static_cast<bool>(link.fd); };
     if (std::all_of(out.begin(), out.end(), there) && std::all_of(in.begin(), in.end(), there))
       comm->attach(make_tcp_transport(std::move(out), std::move(in), check));
   }

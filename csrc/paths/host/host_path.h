@@ -12,6 +12,7 @@
 
 #include "host/lane.h"
 #include "host/segment.h"
+#include "net/link_security.h"
 #include "net/open_link.h"
 #include "paths/data_path.h"
 #include "paths/host/comm.h"
@@ -26,7 +27,7 @@ class HostPath : public DataPath, public Courier {
     bool roomy = true;      // there is a core for every rank of this host
     bool over_mpi = false;  // between hosts: MPI instead of sockets
   };
-  HostPath(const Topology& topology, Segment& segment, Options options);
+  HostPath(const Topology& topology, Segment& segment, const LinkSecurity& security, Options options);
 
   // Several hosts: gives sets that wait for their links what is there for them. The rest is closed.
   void attach(std::vector<OpenLink> links);
@@ -58,6 +59,7 @@ class HostPath : public DataPath, public Courier {
 
   const Topology& topology_;
   Segment& segment_;
+  const LinkSecurity& security_;
   const Options options_;
   Lane lane_;
   std::map<int32_t, std::unique_ptr<Comm>> comms_;

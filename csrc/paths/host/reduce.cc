@@ -21,7 +21,6 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kAlign = 64;
 // Shares up to this size go between hosts by gathering; see above.
 constexpr size_t kNetSmallBytes = 16 << 10;
 // Two ranks: both chunks, and the part of the tensor they come from, stay in a core's second cache.
@@ -29,8 +28,10 @@ constexpr size_t kPairChunk = 256 << 10;
 
 // Share `i` of `n` of a chunk, in whole cache lines: [first, last).
 std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
-  size_t lines = (bytes + kAlign - 1) / kAlign;
-  auto cut = [&](int k) { return std::min(bytes, lines * static_cast<size_t>(k) / static_cast<size_t>(n) * kAlign); };
+  size_t lines = (bytes + kPieceAlign - 1) / kPieceAlign;
+  auto cut = [&](int k) {
+    return std::min(bytes, lines * static_cast<size_t>(k) / static_cast<size_t>(n) * kPieceAlign);
+  };
   return {cut(i), cut(i + 1)};
 }
 

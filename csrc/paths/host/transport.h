@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "net/seal.h"
 #include "util/fd.h"
 
 namespace hvd {
@@ -29,9 +31,14 @@ class Transport {
   virtual std::vector<int> descriptors() const { return {}; }
 };
 
-// Sockets that the bootstrap opened and authenticated. out_fds[hop], in_fds[hop]. `check` is
-// called at least every 100 ms while waiting and throws when the job was aborted.
-std::unique_ptr<Transport> make_tcp_transport(std::vector<UniqueFd> out_fds, std::vector<UniqueFd> in_fds,
+// A socket that the bootstrap opened and authenticated.
+struct DataLink {
+  UniqueFd fd;
+  std::unique_ptr<Seal> seal;  // null: bytes travel as they are
+  std::string peer;            // "rank 3 on node7", for errors
+};
+// out[hop], in[hop]. `check` is called at least every 100 ms while waiting and throws when the job was aborted.
+std::unique_ptr<Transport> make_tcp_transport(std::vector<DataLink> out, std::vector<DataLink> in,
                                               std::function<void()> check);
 
 // The MPI that started this job, loaded at run time. ranks[h]: the column's global rank on host h; `me` its

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,7 +30,11 @@ namespace hvd::testing {
 class Job {
  public:
   // locals[h]: ranks on host h.
-  explicit Job(const std::vector<int>& locals, Settings settings = {}) : locals_(locals) {
+  using MorePaths = std::function<std::vector<PathMaker>(int rank)>;
+  explicit Job(
+      const std::vector<int>& locals, Settings settings = {},
+      const MorePaths& more = [](int) { return std::vector<PathMaker>{}; })
+      : locals_(locals) {
     for (size_t h = 0; h < locals.size(); ++h) {
       names_.push_back("node" + std::to_string(h));
       for (int i = 0; i < locals[h]; ++i) host_of_.push_back(int(h));
@@ -39,7 +44,7 @@ class Job {
     }
     connect();
     engines_.resize(host_of_.size());
-    each([&](int rank) { start(rank, settings); });
+    each([&](int rank) { start(rank, settings, more(rank)); });
     for (int fd : shm_) {
       if (fd >= 0) close(fd);
     }
@@ -91,7 +96,7 @@ class Job {
     }
   }
 
-  void start(int rank, const Settings& settings) {
+  void start(int rank, const Settings& settings, const std::vector<PathMaker>& more) {
     std::vector<const char*> names;
     const size_t host = size_t(host_of_[size_t(rank)]);
     Inheritance given;
@@ -99,9 +104,11 @@ class Job {
       given.shared_memory = UniqueFd(dup(shm_[host]));
       for (int fd : bells_[host]) given.doorbells.emplace_back(dup(fd));
     }
-    for (const hvd_link& link : plan(rank))
+    for (hvd_link link : plan(rank)) {
+      std::memset(link.key, 1 + link.kind / HVD_LINK_DATA_OUT, sizeof link.key);  // equal at both ends
       given.links.push_back({link, UniqueFd(sockets_.at({rank, link.peer, link.kind, link.hop}))});
-    engines_[size_t(rank)] = std::make_unique<Engine>(Topology(world(rank, &names)), std::move(given), settings);
+    }
+    engines_[size_t(rank)] = std::make_unique<Engine>(Topology(world(rank, &names)), std::move(given), settings, more);
   }
 
   std::vector<int> locals_, host_of_, shm_;

@@ -93,10 +93,10 @@ class World {
     const Topology topology = this->topology(rank);
     Lane lane(*segments_[size_t(host_of_[size_t(rank)])], topology.local_rank(), 0.0, true);
     Comm comm(topology, lane, std::make_shared<const SetLayout>(topology, members));
-    std::vector<UniqueFd> out, in;
+    std::vector<DataLink> out, in;
     for (const hvd_link& link : plan_links(topology, members, 1)) {
       auto& list = link.kind == HVD_LINK_DATA_OUT ? out : in;
-      list.emplace_back(sockets_.at({rank, link.kind, link.hop}));
+      list.push_back({UniqueFd(sockets_.at({rank, link.kind, link.hop})), nullptr, topology.describe(link.peer)});
     }
     if (!out.empty()) comm.attach(make_tcp_transport(std::move(out), std::move(in), [&] { lane.check(); }));
     RankContext context{rank, size(), comm, first_seq_};
