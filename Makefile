@@ -8,6 +8,7 @@
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       renew the generated pages and build the documentation in site/
+# make verbs      write the front ends' collectives from their table in horovod/common/verbs.py
 #
 # Everything is installed into .venv by `make venv`; set VENV to use another one.
 
@@ -20,7 +21,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs venv clean
+.PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs verbs venv clean
 
 all: build
 
@@ -69,6 +70,7 @@ lint: build
 	$(VENV)/bin/ruff format --check horovod tests scripts benchmarks examples
 	$(VENV)/bin/mypy
 	$(PY) scripts/generate_settings.py --check
+	$(PY) scripts/generate_verbs.py --check
 
 format: $(VENV)/.ready
 	scripts/lint-cpp.sh --fix
@@ -93,6 +95,9 @@ demo:
 
 docs:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" scripts/build-docs.sh
+
+verbs: $(VENV)/.ready
+	$(PY) scripts/generate_verbs.py
 
 clean:
 	rm -rf build build-* dist out horovod/_lib/*.so

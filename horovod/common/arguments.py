@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
-from horovod.common.constants import Average, Product, Sum
+from horovod.common.constants import REDUCE_OP_NAME, Average, Product, Sum
+from horovod.common.verbs import Verb
 
 
 def resolve_op(op: Optional[int], average: Optional[bool] = None) -> int:
@@ -27,11 +28,18 @@ def resolve_op(op: Optional[int], average: Optional[bool] = None) -> int:
     return op
 
 
-def check_scatter_op(op: int) -> int:
-    """Reducescatter's reduction: Average or Sum."""
-    if op not in (Average, Sum):
-        raise ValueError("Reducescatter currently only supports AVERAGE and SUM.")
+def check_op(verb: Verb, op: int) -> int:
+    """The reduction of a verb that has fewer than allreduce."""
+    if op not in verb.reductions:
+        known = " and ".join(REDUCE_OP_NAME[one].upper() for one in verb.reductions)
+        raise ValueError(f"{verb.title} currently only supports {known}.")
     return op
+
+
+def check_rows(verb: Verb, dimensions: int) -> None:
+    """Refuses tensors without a first dimension for verbs that work along it."""
+    if dimensions == 0 and verb.by_rows:
+        raise ValueError(f"{verb.title} does not support scalar inputs")
 
 
 def check_splits(splits: Optional[Sequence[int]], rows: int, members: int) -> Optional[List[int]]:
@@ -57,3 +65,48 @@ def check_splits(splits: Optional[Sequence[int]], rows: int, members: int) -> Op
     if sum(checked) > rows:
         raise ValueError("Sum of splits entries is greater than the first dimension of tensor.")
     return checked
+
+
+def check_predivide(factor: float, op: int) -> None:
+    """Part of an average's division can be done before the sum; other reductions divide by nothing."""
+    if factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+
+
+def check_groups(
+    groups: Any, num_groups: int = 0, *, member: str, is_member: Optional[Callable[[Any], bool]] = None
+) -> Any:
+    """The `groups` argument of optimizers: None, a number of groups, or lists of what is reduced together.
+
+    Args:
+        num_groups: the deprecated predecessor of a number.
+        member: what such lists hold, e.g. torch.Tensor.
+        is_member: tells whether something is one; None leaves the lists unchecked.
+    """
+    if num_groups != 0:
+        warnings.warn(
+            "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        groups = num_groups if groups is None else groups
+    if groups is None:
+        return None
+    if not isinstance(groups, (list, tuple)):
+        if isinstance(groups, bool) or not isinstance(groups, int) or groups <= 0:
+            raise ValueError(f"groups should be a non-negative integer or a list of list of {member}.")
+        return groups
+    if is_member is not None:
+        members = [one for group in groups for one in group]
+        if not all(is_member(one) for one in members):
+            raise ValueError(f"groups must consist of {member}.")
+        if len({id(one) for one in members}) != len(members):
+            raise ValueError("A parameter can only appear once in groups.")
+    return groups
+
+
+def check_passes(passes: int) -> int:
+    """`backward_passes_per_step`: at least one."""
+    if passes <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    return passes

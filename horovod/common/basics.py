@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import json
+import logging
 import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -33,6 +34,7 @@ class HorovodBasics:
         self._atexit_registered = False
         self._topology: Optional[Dict[str, int]] = None
         self._on_init: List[Callable[[], None]] = []
+        self._before_shutdown: List[Callable[[], None]] = []
         self._on_shutdown: List[Callable[[], None]] = []
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -153,6 +155,7 @@ class HorovodBasics:
         with self._lock:
             if self._topology is None:
                 return
+            self._finish_first()
             self._topology = None
             self._world = None
             stack_line.remove()
@@ -163,9 +166,20 @@ class HorovodBasics:
             for callback in self._on_shutdown:
                 callback()
 
+    def _finish_first(self) -> None:
+        for callback in self._before_shutdown:
+            try:
+                callback()
+            except Exception as error:  # of an operation that failed: whoever uses its result is told
+                logging.getLogger("horovod").debug("before shutdown: %s", error)
+
     def at_init(self, callback: Callable[[], None]) -> None:
         """Calls back after every `init`, e.g. to clear a front end's tables."""
         self._on_init.append(callback)
+
+    def before_shutdown(self, callback: Callable[[], None]) -> None:
+        """Calls back before every `shutdown`, while the engine still runs."""
+        self._before_shutdown.append(callback)
 
     def at_shutdown(self, callback: Callable[[], None]) -> None:
         """Calls back after every `shutdown`."""

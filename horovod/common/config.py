@@ -183,6 +183,9 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("dynamic_process_sets", "HOROVOD_DYNAMIC_PROCESS_SETS", bool, False,
             "Allow hvd.add_process_set and hvd.remove_process_set after hvd.init().",
             "process_sets", engine=False),
+    Setting("check_weights", "HOROVOD_CHECK_WEIGHTS", bool, True,
+            "Compare the ranks' weights once, after the first step of a distributed optimizer, and warn if "
+            "they differ.", "params", engine=False),
     Setting("controller", "HOROVOD_CONTROLLER", str, "",
             "Who carries the control messages: gloo (this package's own sockets, the default) or mpi "
             "(started by mpirun).", "library_options", engine=False),

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from horovod.common.constants import INVALID, OK
+
 
 class HorovodInternalError(RuntimeError):
     """A collective failed on this rank; the text names the tensor, the rank and the host concerned."""
@@ -49,6 +51,16 @@ def get_version_mismatch_message(name: str, version: str, installed_version: Opt
         f"This build of Horovod works with {name} {installed_version}.\n"
         f"Install that version, or a release of Horovod that supports {version}."
     )
+
+
+def raise_for(status: int, text: str) -> None:
+    """Raises the exception of a failed status of the engine: ValueError for a wrong argument, else
+    HorovodInternalError."""
+    if status == OK:
+        return
+    if status == INVALID:
+        raise ValueError(text)
+    raise HorovodInternalError(text)
 
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."

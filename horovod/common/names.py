@@ -18,11 +18,6 @@ _counter = itertools.count(1)
 _counters_of_sets: Dict[int, Iterator[int]] = {}
 
 
-def next_number() -> int:
-    """The number of the next operation of this process."""
-    return next(_counter)
-
-
 def reset() -> None:
     """Starts counting at 1 again; called by init and shutdown, so that all ranks agree."""
     global _counter
@@ -49,3 +44,14 @@ def wire_name(prefix: str, name: Optional[str], process_set: int = 0) -> str:
 def member_names(base: str, count: int) -> List[str]:
     """The names of the members of a group."""
     return [f"{base}_{i}of{count}" for i in range(1, count + 1)]
+
+
+def encoded(name: str) -> bytes:
+    """A name as the engine takes it. Raises ValueError for one that a C string cannot hold."""
+    try:
+        text = name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"The name {name!r} cannot be sent: it is not valid Unicode.") from None
+    if b"\0" in text:
+        raise ValueError(f"The name {name!r} cannot be sent: it contains a NUL character.")
+    return text

@@ -14,9 +14,10 @@ from typing import Any, List, Sequence, Tuple
 import jax
 import numpy as np
 
-from horovod.common import engine, names
-from horovod.common.constants import ALLREDUCE, BROADCAST, DTYPE_OF_NAME, DTYPE_SIZE
-from horovod.jax._call import Call
+from horovod.common import engine
+from horovod.common.calls import Call
+from horovod.common.constants import DTYPE_OF_NAME, DTYPE_SIZE
+from horovod.common.verbs import Result
 
 _ALIGNMENT = 64  # jax adopts host memory that starts on a cache line, and copies any other
 
@@ -24,28 +25,27 @@ _ALIGNMENT = 64  # jax adopts host memory that starts on a cache line, and copie
 def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[int]]]:
     """Runs the collective and returns the outputs and, for alltoall, the rows received from each member."""
     inputs = [np.asarray(array, order="C") for array in arrays]
-    outputs = [_empty(i.shape, i.dtype) if call.kind in (ALLREDUCE, BROADCAST) else None for i in inputs]
-    base = names.wire_name(call.prefix(len(inputs)), call.name, call.process_set)
-    wire_names = [base] if len(inputs) == 1 else names.member_names(base, len(inputs))
+    same = call.verb.result is Result.SAME
+    outputs = [_empty(source.shape, source.dtype) if same else None for source in inputs]
+    wire_names = [call.wire_name()] if len(inputs) == 1 else call.wire_names(len(inputs))
     requests = [
-        engine.request(
-            call.kind, name, dtype_number(source.dtype), source.shape, source.ctypes.data,
-            0 if target is None else target.ctypes.data, op=call.op, root=call.root, splits=call.splits,
-            prescale=call.prescale, postscale=call.postscale, process_set=call.process_set,
+        call.request(
+            name, dtype_number(source.dtype), source.shape, source.ctypes.data,
+            0 if target is None else target.ctypes.data,
         )
         for name, source, target in zip(wire_names, inputs, outputs)
     ]  # fmt: skip
-    handle = engine.run(requests, keep=(inputs, outputs))
+    submission = engine.run(requests, keep=(inputs, outputs))
     received: List[List[int]] = [[] for _ in inputs]
     try:
         for index, target in enumerate(outputs):
             if target is None:
                 dtype = inputs[index].dtype
-                buffer = engine.take(handle, index, dtype.itemsize)
+                buffer = engine.take(submission, index, dtype.itemsize)
                 received[index] = buffer.splits
                 outputs[index] = np.frombuffer(memoryview(buffer.array()), dtype=dtype).reshape(buffer.shape)
     finally:
-        engine.release(handle)
+        engine.release(submission)
     return [_adopt(target, like) for target, like in zip(outputs, arrays)], received
 
 

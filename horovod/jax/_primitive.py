@@ -17,13 +17,19 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from horovod.common import _native
-from horovod.common.constants import ALLREDUCE, BROADCAST
+from horovod.common import _native, names
+from horovod.common.calls import Call
+from horovod.common.members import place_in
+from horovod.common.verbs import Result, scattered_rows
 from horovod.jax import _eager
-from horovod.jax._call import Call
 from horovod.jax._compat import abstract_token, all_effects, collective_effect
 
 _TARGET = "hvd_jax_collective"
+
+# Unnamed collectives of compiled programs share one name. They are ordered by the program and at most one
+# is in flight, so it cannot clash; it does not depend on the order in which ranks happen to trace; and ranks
+# that have come out of step meet under it and get an error that says how they differ, instead of waiting.
+COMPILED_NAME = "jax.jit"
 
 collective_p = Primitive("horovod_collective")
 collective_p.multiple_results = True
@@ -43,8 +49,37 @@ def _evaluate(*arrays: Any, call: Call) -> List[jax.Array]:
 
 @collective_p.def_effectful_abstract_eval  # type: ignore[untyped-decorator]
 def _shapes(*avals: Any, call: Call) -> Tuple[List[Any], Any]:
-    outputs = [jax.core.ShapedArray(call.output_shape(aval.shape), aval.dtype) for aval in avals]
+    shapes = [_output_shape(call, index, aval.shape) for index, aval in enumerate(avals)]
+    outputs = [jax.core.ShapedArray(shape, aval.dtype) for shape, aval in zip(shapes, avals)]
     return outputs, all_effects
+
+
+def _output_shape(call: Call, index: int, shape: Sequence[int]) -> Tuple[int, ...]:
+    """Shape of an output inside a program, where it must follow from what this rank knows."""
+    result = call.verb.result
+    if result is Result.SAME:
+        return tuple(shape)
+    members, position = place_in(call.process_set, call.verb)
+    if result is Result.SCATTERED:
+        return (scattered_rows(shape[0], members, position), *shape[1:])
+    if result is Result.GATHERED:
+        return (shape[0] * members if call.rows is None else call.rows[index], *shape[1:])
+    if call.splits is None:
+        return tuple(shape)
+    if len(set(call.splits)) > 1:
+        raise ValueError(
+            f"{call.verb.name} inside jit needs equal splits: the shape of the output must be known when the "
+            "program is compiled. Call it outside of jit, or pad the tensor."
+        )
+    return (call.splits[0] * members, *shape[1:])
+
+
+def _compiled_name(call: Call, count: int) -> str:
+    if call.name is None:
+        return COMPILED_NAME
+    name = f"{call.verb.prefix(grouped=count > 1)}.{call.name}"
+    names.encoded(name)  # refused here rather than in the middle of a program
+    return name
 
 
 @functools.cache
@@ -56,7 +91,7 @@ def _register_target() -> None:
 
 def _lower(ctx: Any, *operands: Any, call: Call) -> Any:
     _register_target()
-    in_place = call.kind in (ALLREDUCE, BROADCAST)
+    in_place = call.verb.result is Result.SAME
     lower = jax.ffi.ffi_lowering(
         _TARGET,
         has_side_effect=True,
@@ -69,8 +104,8 @@ def _lower(ctx: Any, *operands: Any, call: Call) -> Any:
         with_token,
         ctx.tokens_in.get(collective_effect),
         *operands,
-        kind=np.int32(call.kind),
-        name=call.compiled_name(len(operands)),
+        kind=np.int32(call.verb.kind),
+        name=_compiled_name(call, len(operands)),
         reduce_op=np.int32(call.op),
         root=np.int32(call.root),
         process_set=np.int32(call.process_set),

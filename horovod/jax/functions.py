@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.jax.ops import broadcast
+from horovod.jax.collectives import broadcast
 
 
 def broadcast_parameters(

@@ -9,11 +9,12 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, T
 import jax
 import jax.numpy as jnp
 
+from horovod.common.arguments import check_passes, check_predivide
 from horovod.common.constants import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
+from horovod.jax.collectives import allreduce
 from horovod.jax.compression import Compression, Compressor
-from horovod.jax.ops import allreduce
 
 
 class DistributedState(NamedTuple):
@@ -43,7 +44,7 @@ def reduce_gradients(
         groups: send the leaves in this many operations instead of one, so that transfers overlap.
         process_set: the ranks that take part; the gradients of other ranks stay as they are.
     """
-    _check_predivide(gradient_predivide_factor, op)
+    check_predivide(gradient_predivide_factor, op)
     if not process_set.included():
         return gradients
     leaves, structure = jax.tree.flatten(gradients)
@@ -87,9 +88,8 @@ def DistributedOptimizer(  # noqa: N802 - the name that all front ends share
     """
     import optax
 
-    if backward_passes_per_step <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
-    _check_predivide(gradient_predivide_factor, op)
+    check_passes(backward_passes_per_step)
+    check_predivide(gradient_predivide_factor, op)
     inner = optax.with_extra_args_support(optimizer)
     reduce = functools.partial(
         reduce_gradients,
@@ -188,8 +188,3 @@ def grad(
         return (gradients, value[1]) if has_aux else gradients
 
     return wrapped
-
-
-def _check_predivide(factor: float, op: int) -> None:
-    if factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")

@@ -11,11 +11,13 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
+from horovod.common import handles
+from horovod.common.calls import Call
 from horovod.common.constants import Adasum
 from horovod.common.process_sets import process_set_id
-from horovod.torch import _handles
+from horovod.common.verbs import ALLREDUCE
+from horovod.torch._operation import Operation
 from horovod.torch._reducer import GradientReducer
-from horovod.torch._verbs import Operation, Options
 from horovod.torch.compression import for_parameter
 
 
@@ -51,8 +53,7 @@ class AdasumReducer(GradientReducer):
         started = []
         for (name, param, compressor), start in zip(self._combined, starts):
             wire, context = compressor.compress(param.detach() - start)
-            name = f"{self._prefix}{name}.delta"
-            handle = Operation("allreduce", [wire], name, Options(Adasum), set_id, in_place=True).start()
-            started.append((handle, context))
+            call = Call(ALLREDUCE, self.name_for(f"{name}.delta"), set_id, Adasum)
+            started.append((Operation(call, (wire,), in_place=True).start(), context))
         for (_, param, compressor), start, (handle, context) in zip(self._combined, starts, started):
-            param.copy_(start.add_(compressor.decompress(_handles.synchronize(handle), context)))
+            param.copy_(start.add_(compressor.decompress(handles.synchronize(handle), context)))

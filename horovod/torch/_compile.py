@@ -3,7 +3,8 @@
 
 A compiled region cannot call into ctypes, but it can hold operators whose bodies do. The public verbs return
 these while a region is traced; outside of compilation they are not used, being slower than a direct call.
-An empty name means unnamed: the number is drawn when the operator runs, not when it was traced.
+Every verb of the table becomes an operator of one schema. An empty name means unnamed: the number is drawn
+when the operator runs, not when it was traced.
 
 Gradients need torch 2.4 or newer. `allgather`, and `alltoall` with splits, have outputs whose size is known
 only at run time: `fullgraph=True` needs `torch._dynamo.config.capture_dynamic_output_shape_ops = True`.
@@ -12,27 +13,26 @@ only at run time: `fullgraph=True` needs `torch._dynamo.config.capture_dynamic_o
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common.basics import basics
-from horovod.common.constants import Average
-from horovod.torch._autograd import my_rows, scatter_scale
-from horovod.torch._verbs import Operation, Options, allreduce_now, scattered_rows
+from horovod.common import gradients
+from horovod.common.calls import Call
+from horovod.common.gradients import Saved
+from horovod.common.members import place_in
+from horovod.common.verbs import VERBS, Result, Verb, scattered_rows
+from horovod.torch._autograd import TOOLKIT
+from horovod.torch._operation import Operation, run_one
 
-_SCHEMAS = (
-    "allreduce(Tensor x, str name, int op, float prescale, float postscale, int process_set) -> Tensor",
-    "grouped_allreduce(Tensor[] xs, str name, int op, float prescale, float postscale, int process_set)"
-    " -> Tensor[]",
-    "allgather(Tensor x, str name, int process_set) -> Tensor",
-    "gathered_rows(Tensor x, SymInt rows, str name, int process_set) -> Tensor",
-    "allgather_grad(Tensor grad, SymInt rows, str name, int process_set) -> Tensor",
-    "broadcast(Tensor x, int root, str name, int process_set) -> Tensor",
-    "alltoall(Tensor x, Tensor? splits, str name, int process_set) -> (Tensor, Tensor)",
-    "alltoall_grad(Tensor grad, Tensor received, SymInt rows, str name, int process_set) -> Tensor",
-    "reducescatter(Tensor x, str name, int op, float prescale, float postscale, int process_set) -> Tensor",
+Tensors = Sequence[torch.Tensor]
+
+# `rows` has the outputs' first dimensions where they are known when tracing, else it is empty.
+_SCHEMA = (
+    "(Tensor[] xs, Tensor? splits, str name, int process_set, int op, float prescale, float postscale, "
+    "int root, SymInt[] rows) -> Tensor[]"
 )
+_OWN_ROWS = "own_rows(Tensor[] gathered, SymInt[] rows, str name, int process_set) -> Tensor[]"
 
 _is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
 
@@ -42,163 +42,106 @@ def tracing() -> bool:
     return _is_compiling()
 
 
-def ops() -> Any:
-    """The operators; `torch.ops.horovod` once `register` has run."""
-    return torch.ops.horovod
+def run(call: Call, tensors: Tensors, splits: Optional[torch.Tensor] = None) -> List[torch.Tensor]:
+    """The operator of a call; alltoall gives its output and the received splits."""
+    operator = getattr(torch.ops.horovod, call.verb.name)
+    outputs: List[torch.Tensor] = operator(
+        list(tensors), splits, call.name or "", call.process_set, call.op, call.prescale, call.postscale,
+        call.root, list(call.rows or ()),
+    )  # fmt: skip
+    return outputs
 
 
-# ---------------------------------------------------------------------------------------- bodies --
+def _call(verb: Verb, name: str, process_set: int, *rest: Any) -> Call:
+    """What an operator's arguments after its tensors say."""
+    op, prescale, postscale, root, rows = rest
+    return Call(verb, name or None, process_set, op, prescale, postscale, root, rows=tuple(rows) or None)
 
 
-def _allreduce(x: torch.Tensor, name: str, op: int, pre: float, post: float, set_id: int) -> torch.Tensor:
-    return allreduce_now(x, name or None, Options(op, prescale=pre, postscale=post), set_id)
+def _body(verb: Verb) -> Callable[..., List[torch.Tensor]]:
+    def body(xs: List[torch.Tensor], splits: Optional[torch.Tensor], *rest: Any) -> List[torch.Tensor]:
+        call = _call(verb, *rest)
+        if verb.result is Result.EXCHANGED:
+            return list(run_one(call._replace(splits=None if splits is None else splits.tolist()), xs[0]))
+        if len(xs) == 1:
+            return [run_one(call, xs[0])]
+        return list(Operation(call, xs, grouped=True).run())
+
+    return body
 
 
-def _grouped_allreduce(
-    xs: List[torch.Tensor], name: str, op: int, pre: float, post: float, set_id: int
-) -> List[torch.Tensor]:
-    options = Options(op, prescale=pre, postscale=post)
-    return list(Operation("allreduce", xs, name or None, options, set_id, grouped=True).run())
-
-
-def _allgather(x: torch.Tensor, name: str, set_id: int) -> torch.Tensor:
-    result: torch.Tensor = Operation("allgather", [x], name or None, Options(), set_id).run()
-    return result
-
-
-def _gathered_rows(x: torch.Tensor, rows: int, name: str, set_id: int) -> torch.Tensor:
-    """An allgather whose total number of rows the caller knows, so that the traced shape is fixed."""
-    return _allgather(x, name, set_id)
-
-
-def _allgather_grad(grad: torch.Tensor, rows: int, name: str, set_id: int) -> torch.Tensor:
-    averaged = allreduce_now(grad, name or None, Options(op=Average), set_id)
-    return my_rows(averaged, rows, name or None, set_id).clone()
-
-
-def _broadcast(x: torch.Tensor, root: int, name: str, set_id: int) -> torch.Tensor:
-    result: torch.Tensor = Operation("broadcast", [x], name or None, Options(root=root), set_id).run()
-    return result
-
-
-def _alltoall(
-    x: torch.Tensor, splits: Optional[torch.Tensor], name: str, set_id: int
-) -> Tuple[torch.Tensor, torch.Tensor]:
-    options = Options(splits=None if splits is None else splits.tolist())
-    output, received = Operation("alltoall", [x], name or None, options, set_id).run()
-    return output, received
-
-
-def _alltoall_grad(
-    grad: torch.Tensor, received: torch.Tensor, rows: int, name: str, set_id: int
-) -> torch.Tensor:
-    returned, _ = _alltoall(grad, received, name, set_id)
-    padding = returned.new_zeros((rows - returned.shape[0], *returned.shape[1:]))
-    return torch.cat([returned, padding])
-
-
-def _reducescatter(x: torch.Tensor, name: str, op: int, pre: float, post: float, set_id: int) -> torch.Tensor:
-    options = Options(op, prescale=pre, postscale=post)
-    result: torch.Tensor = Operation("reducescatter", [x], name or None, options, set_id).run()
-    return result
+def _own_rows(gathered: List[torch.Tensor], rows: List[int], name: str, set_id: int) -> List[torch.Tensor]:
+    call = Call(VERBS["allgather"], name or None, set_id)
+    return [part.clone() for part in TOOLKIT.own_rows(call, gathered, rows)]
 
 
 # ---------------------------------------------------------------------------- shapes for tracing --
 
 
-def _same(x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _same(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
+def _with_rows(x: torch.Tensor, rows: Any) -> torch.Tensor:
+    return x.new_empty((rows, *x.shape[1:]))
+
+
 def _unknown_rows(x: torch.Tensor) -> torch.Tensor:
-    rows = torch.library.get_ctx().new_dynamic_size()
-    return x.new_empty((rows, *x.shape[1:]))
+    return _with_rows(x, torch.library.get_ctx().new_dynamic_size())
 
 
-def _fake_alltoall(
-    x: torch.Tensor, splits: Optional[torch.Tensor], name: str, set_id: int
-) -> Tuple[torch.Tensor, torch.Tensor]:
-    members = len(basics.process_set_ranks(set_id))
-    received = torch.empty(members, dtype=torch.int32)
-    return (_unknown_rows(x) if splits is not None else torch.empty_like(x)), received
+def _fake(verb: Verb) -> Callable[..., List[torch.Tensor]]:
+    def fake(xs: List[torch.Tensor], splits: Optional[torch.Tensor], *rest: Any) -> List[torch.Tensor]:
+        call = _call(verb, *rest)
+        if verb.result is Result.SAME:
+            return [_same(x) for x in xs]
+        members, position = place_in(call.process_set, verb)
+        if verb.result is Result.SCATTERED:
+            return [_with_rows(x, scattered_rows(x.shape[0], members, position)) for x in xs]
+        if verb.result is Result.EXCHANGED:
+            output = _same(xs[0]) if splits is None else _unknown_rows(xs[0])
+            return [output, torch.empty(members, dtype=torch.int32)]
+        return [_with_rows(x, n) for x, n in zip(xs, call.rows)] if call.rows else [*map(_unknown_rows, xs)]
 
+    return fake
 
-def _with_rows(x: torch.Tensor, rows: int) -> torch.Tensor:
-    return x.new_empty((rows, *x.shape[1:]))
-
-
-_FAKES: Dict[str, Any] = {
-    "allreduce": _same,
-    "grouped_allreduce": lambda xs, *_: [_same(x) for x in xs],
-    "allgather": lambda x, *_: _unknown_rows(x),
-    "gathered_rows": lambda x, rows, *_: _with_rows(x, rows),
-    "allgather_grad": lambda grad, rows, *_: _with_rows(grad, rows),
-    "broadcast": _same,
-    "alltoall": _fake_alltoall,
-    "alltoall_grad": lambda grad, received, rows, *_: _with_rows(grad, rows),
-    "reducescatter": lambda x, name, op, pre, post, set_id: _with_rows(x, scattered_rows(x.shape[0], set_id)),
-}
 
 # ------------------------------------------------------------------------------------- gradients --
 
 
-def _grad_name(name: str) -> str:
-    return f"{name}.grad" if name else ""
+class _TracedToolkit(type(TOOLKIT)):  # type: ignore[misc]
+    """As outside of compilation, with operators for what must not be traced."""
+
+    def run(self, call: Call, tensors: Tensors) -> List[torch.Tensor]:
+        splits: Any = call.splits  # the received ones, which are a tensor here
+        return run(call._replace(splits=None), tensors, splits)[: len(tensors)]
+
+    def own_rows(self, call: Call, gathered: Tensors, rows: Sequence[int]) -> List[torch.Tensor]:
+        parts: List[torch.Tensor] = torch.ops.horovod.own_rows(
+            list(gathered), list(rows), call.name or "", call.process_set
+        )
+        return parts
+
+    def padded(self, tensor: torch.Tensor, rows: int) -> torch.Tensor:
+        return torch.cat([tensor, tensor.new_zeros((rows - tensor.shape[0], *tensor.shape[1:]))])
 
 
-def _remember(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-    """Keeps the arguments; of tensors only the first dimension is needed."""
-    first, *ctx.args = inputs
-    ctx.rows = None if isinstance(first, (list, tuple)) else first.shape[0] if first.dim() else 0
+def _remember(ctx: Any, inputs: Tuple[Any, ...], output: List[torch.Tensor]) -> None:
+    xs, splits, *ctx.rest = inputs
+    ctx.rows = [x.shape[0] if x.dim() else 0 for x in xs]
+    ctx.exchanged = splits is not None
+    if ctx.exchanged:
+        ctx.save_for_backward(output[1])
 
 
-def _remember_received(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[torch.Tensor, torch.Tensor]) -> None:
-    _remember(ctx, inputs, output)
-    ctx.save_for_backward(output[1])
+def _backward(verb: Verb) -> Callable[..., Tuple[Any, ...]]:
+    def backward(ctx: Any, grads: List[torch.Tensor]) -> Tuple[Any, ...]:
+        saved = Saved(ctx.rows, ctx.saved_tensors[0] if ctx.exchanged else None)
+        own = gradients.backward(_TracedToolkit(), _call(verb, *ctx.rest), grads[: len(ctx.rows)], saved)
+        *_, rows = ctx.rest
+        return (own, *[None] * len(ctx.rest), [None] * len(rows))
 
-
-def _allreduce_backward(ctx: Any, grad: torch.Tensor) -> Tuple[Any, ...]:
-    name, *rest = ctx.args
-    return (ops().allreduce(grad, _grad_name(name), *rest), None, None, None, None, None)
-
-
-def _grouped_allreduce_backward(ctx: Any, grads: List[torch.Tensor]) -> Tuple[Any, ...]:
-    name, *rest = ctx.args
-    return (ops().grouped_allreduce(list(grads), _grad_name(name), *rest), None, None, None, None, None)
-
-
-def _allgather_backward(ctx: Any, grad: torch.Tensor) -> Tuple[Any, ...]:
-    name, set_id = ctx.args
-    return ops().allgather_grad(grad, ctx.rows, _grad_name(name), set_id), None, None
-
-
-def _broadcast_backward(ctx: Any, grad: torch.Tensor) -> Tuple[Any, ...]:
-    root, name, set_id = ctx.args
-    averaged = ops().allreduce(grad, _grad_name(name), Average, 1.0, 1.0, set_id)
-    return averaged if basics.rank() == root else averaged * 0, None, None, None
-
-
-def _alltoall_backward(ctx: Any, grad: torch.Tensor, _received: Any) -> Tuple[Any, ...]:
-    (received,) = ctx.saved_tensors
-    _, name, set_id = ctx.args
-    return ops().alltoall_grad(grad, received, ctx.rows, _grad_name(name), set_id), None, None, None
-
-
-def _reducescatter_backward(ctx: Any, grad: torch.Tensor) -> Tuple[Any, ...]:
-    name, op, pre, post, set_id = ctx.args
-    scaled = grad * scatter_scale(Options(op, prescale=pre, postscale=post), set_id)
-    whole = ops().gathered_rows(scaled, ctx.rows, _grad_name(name), set_id)
-    return whole, None, None, None, None, None
-
-
-_BACKWARDS: Dict[str, Any] = {
-    "allreduce": (_allreduce_backward, _remember),
-    "grouped_allreduce": (_grouped_allreduce_backward, _remember),
-    "allgather": (_allgather_backward, _remember),
-    "broadcast": (_broadcast_backward, _remember),
-    "alltoall": (_alltoall_backward, _remember_received),
-    "reducescatter": (_reducescatter_backward, _remember),
-}
+    return backward
 
 
 @functools.cache
@@ -206,13 +149,21 @@ def register() -> Any:
     """Defines the operators; called when `horovod.torch` is imported."""
     make_library: Any = torch.library.Library
     library = make_library("horovod", "DEF")
-    for schema in _SCHEMAS:
-        name = schema[: schema.index("(")]
-        library.define(schema)
-        library.impl(name, globals()[f"_{name}"], "CompositeExplicitAutograd")
-        register_fake = getattr(torch.library, "register_fake", None) or torch.library.impl_abstract
-        register_fake(f"horovod::{name}", _FAKES[name], lib=library)
-        if name in _BACKWARDS and hasattr(torch.library, "register_autograd"):
-            backward, setup = _BACKWARDS[name]
-            torch.library.register_autograd(f"horovod::{name}", backward, setup_context=setup, lib=library)
+    library.define(_OWN_ROWS)
+    _implement(
+        library, "own_rows", _own_rows, lambda gathered, rows, *_: list(map(_with_rows, gathered, rows))
+    )
+    for verb in VERBS.values():
+        library.define(verb.name + _SCHEMA)
+        _implement(library, verb.name, _body(verb), _fake(verb))
+        if hasattr(torch.library, "register_autograd"):
+            torch.library.register_autograd(
+                f"horovod::{verb.name}", _backward(verb), setup_context=_remember, lib=library
+            )
     return library
+
+
+def _implement(library: Any, name: str, body: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    library.impl(name, body, "CompositeExplicitAutograd")
+    register_fake = getattr(torch.library, "register_fake", None) or torch.library.impl_abstract
+    register_fake(f"horovod::{name}", fake, lib=library)

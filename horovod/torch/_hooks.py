@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from horovod.common import _native
 from horovod.common.constants import Average
-from horovod.torch._slots import INPUT, OUTPUT, Slot
+from horovod.common.requests import Standing
+from horovod.torch._flight import WAKE_BYTES, current_task
+from horovod.torch._slots import Slot
 
 if TYPE_CHECKING:
     from horovod.torch._reducer import GradientReducer
 
-# The engine's thread is woken once so many bytes are ready. Waking it for every bias would cost backward more
-# than it gains; what is left when backward ends is driven by the thread that waits for it. Measured with
-# benchmarks/torch_ddp.py: of 1 byte to everything at the end, 4 MiB was best with and without cores to spare.
-WAKE_BYTES = 4 << 20
-
-current_task: Callable[[], int] = torch._C._current_graph_task_id
+_INPUT, _OUTPUT = Standing.INPUT, Standing.OUTPUT
 
 
 class _Owner(NamedTuple):
@@ -58,30 +56,38 @@ def install(reducer: GradientReducer, slot: Slot) -> None:
 def _after_accumulation(
     me: weakref.ref[GradientReducer], its: weakref.ref[Slot], dtype: torch.dtype
 ) -> Callable[[torch.Tensor], None]:
+    submit = _native.lib().hvd_submit
+
     def hook(param: torch.Tensor) -> None:
-        reducer, slot = me(), its()
-        if reducer is None or slot is None:
+        slot = its()
+        if slot is None:
             return
         # The usual case, written out flat: this runs once a parameter and step, inside backward.
-        if slot.fast and reducer.fast and slot.grad is None:
+        flight = slot.flight
+        if slot.fast and flight.fast and slot.grad is None:
             grad = param.grad
             if grad is not None and grad.dtype is dtype and grad.is_contiguous():
                 bucket = slot.bucket
-                bucket.pointers[INPUT] = bucket.pointers[OUTPUT] = grad.data_ptr()
-                reducer.unannounced += bucket.nbytes
-                if reducer.unannounced < WAKE_BYTES:
-                    handle = reducer.submit(*bucket.quiet)
+                words = bucket.words
+                words[_INPUT] = words[_OUTPUT] = grad.data_ptr()
+                unannounced = flight.unannounced + bucket.nbytes
+                if unannounced < WAKE_BYTES:
+                    handle = submit(*bucket.quiet)
                 else:
-                    reducer.unannounced = 0
-                    handle = reducer.submit(*bucket.arguments)
+                    unannounced = 0
+                    handle = submit(*bucket.loud)
                 if handle > 0:
+                    flight.unannounced = unannounced
                     bucket.handle = handle
                     slot.grad = grad
-                    reducer.in_flight.append(bucket)
-                    if reducer.task != current_task():
-                        reducer.await_end_of_backward()
+                    slot.storage = grad.untyped_storage()
+                    flight.buckets.append(bucket)
+                    if flight.task != current_task():
+                        flight.await_end_of_backward()
                     return
-        reducer.ready(slot, param)
+        reducer = me()
+        if reducer is not None:
+            reducer.ready(slot, param)
 
     # torch.compile must not look inside: it could not follow the call into the engine.
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]

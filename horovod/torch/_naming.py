@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Un
 
 import torch
 
+from horovod.common.basics import basics
 from horovod.common.objects import broadcast_object
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
@@ -24,6 +25,17 @@ def find_duplicates(lst: Iterable[Any]) -> Set[Any]:
     """The elements that occur more than once."""
     seen: Set[Any] = set()
     return {element for element in lst if element in seen or seen.add(element)}  # type: ignore[func-returns-value]
+
+
+_numbers: Dict[Tuple[int, ...], int] = {}  # how many optimizers there are, by the ranks of their process set
+basics.at_shutdown(_numbers.clear)
+
+
+def optimizer_prefix(process_set: ProcessSet) -> str:
+    """Tells the names of a set's optimizers apart, in order of first use: "", "opt1.", "opt2.", ..."""
+    members = tuple(process_set.ranks or ())
+    number = _numbers[members] = _numbers.get(members, -1) + 1
+    return f"opt{number}." if number else ""
 
 
 def default_name(group: int, index: int) -> str:
@@ -59,24 +71,6 @@ def name_parameters(optimizer: torch.optim.Optimizer, named: Optional[Named]) ->
             "ids: " + ", ".join(str(id(param)) for param in unnamed)
         )
     return {param: names[param] for param in parameters_of(optimizer)}
-
-
-def check_groups(groups: Groups) -> Groups:
-    """Raises ValueError unless `groups` is None, a positive number, or lists of distinct parameters."""
-    if groups is None:
-        return None
-    if isinstance(groups, int):
-        if groups <= 0:
-            raise ValueError("groups should be a non-negative integer or a list of list of torch.Tensor.")
-        return groups
-    if not isinstance(groups, (list, tuple)):
-        raise ValueError("groups should be a non-negative integer or a list of list of torch.Tensor.")
-    members = [param for group in groups for param in group]
-    if any(not isinstance(param, torch.Tensor) for param in members):
-        raise ValueError("groups must consist of torch.Tensor.")
-    if len({id(param) for param in members}) != len(members):
-        raise ValueError("A parameter can only appear once in groups.")
-    return groups
 
 
 def group_names(names: Dict[torch.Tensor, str], groups: Groups, process_set: ProcessSet) -> List[List[str]]:

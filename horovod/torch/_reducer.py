@@ -18,30 +18,28 @@ outer one.
 
 from __future__ import annotations
 
-import collections
-import ctypes
-import functools
 import weakref
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common import _native, engine, names
 from horovod.common.basics import basics
-from horovod.common.constants import OK, TIMEOUT, Average
-from horovod.common.process_sets import ProcessSet, process_set_id
-from horovod.torch import _sparse, _staging
-from horovod.torch._hooks import WAKE_BYTES, current_task, install
-from horovod.torch._slots import DIRTY, Bucket, Slot
+from horovod.common.constants import Average
+from horovod.common.members import place_in
+from horovod.torch import _sparse
+from horovod.torch._buckets import Bucket
+from horovod.torch._flight import Flight, current_task
+from horovod.torch._hooks import install
+from horovod.torch._naming import optimizer_prefix
+from horovod.torch._rule import Rule
+from horovod.torch._slots import DIRTY, Slot
 from horovod.torch._tensor import CODES
-from horovod.torch._verbs import place_in
 from horovod.torch.compression import Compression, for_parameter
 
 # Absent from the first torch releases with these hooks; without it every backward counts as an outermost one.
 _current_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-_numbers: Dict[Tuple[int, ...], int] = {}  # how many optimizers there are, by the ranks of their process set
 
 
 def _on_init() -> None:
@@ -50,18 +48,6 @@ def _on_init() -> None:
 
 
 basics.at_init(_on_init)
-basics.at_shutdown(_numbers.clear)
-
-
-class Rule(NamedTuple):
-    """How gradients are reduced."""
-
-    op: int
-    prescale: float
-    postscale: float
-    compression: Any
-    sparse_as_dense: bool
-    process_set: ProcessSet
 
 
 class GradientReducer:
@@ -73,16 +59,11 @@ class GradientReducer:
         self._paused = False
         self.slots: List[Slot] = []
         self._buckets: List[Bucket] = []
-        self.in_flight: Deque[Bucket] = collections.deque()
-        self._gathering: Deque[Slot] = collections.deque()  # sparse reductions under way
+        self.flight = Flight(weakref.WeakMethod(self._backward_done))
         self._round = 1
-        self.unannounced = 0  # bytes submitted since the engine was last woken
-        self.task = -1  # graph task whose end is already being waited for
         self._bound = False
-        self.fast = False  # hooks may take the short way
         self._active = False
         self._prefix: Optional[str] = None
-        self.submit = _untyped_submit()
         _reducers.add(self)
 
     @property
@@ -107,7 +88,7 @@ class GradientReducer:
 
     def _choose_way(self) -> None:
         usual = not self._paused and self._passes_per_step == 1
-        self.fast = self._bound and self._active and usual
+        self.flight.fast = self._bound and self._active and usual
 
     # ---------------------------------------------------------------------------- parameters --
 
@@ -116,19 +97,14 @@ class GradientReducer:
         self.wait()
         for group in groups:
             slots = [self._make_slot(name, param) for name, param in group]
-            bucket = Bucket(slots, self._wire_names(slots), self.rule.op, self.rule.prescale,
-                            self.rule.postscale, 0)  # fmt: skip
-            self._buckets.append(bucket)
+            self._buckets.append(Bucket(slots))
             self.slots.extend(slots)
         self.unbind()
 
-    def unbind(self) -> None:
-        """Lets `bind` fill in what depends on the running engine."""
-        self._bound = self.fast = False
-
     def _make_slot(self, name: str, param: torch.Tensor) -> Slot:
         plain = self.rule.compression is Compression.none
-        slot = Slot(name, param, None if plain else for_parameter(self.rule.compression, name, param))
+        compressor = None if plain else for_parameter(self.rule.compression, name, param)
+        slot = Slot(name, param, self.flight, compressor, self.rule.sparse_as_dense)
         install(self, slot)
         return slot
 
@@ -139,51 +115,38 @@ class GradientReducer:
         self._buckets.remove(slot.bucket)
         rest = [other for other in slot.bucket.slots if other is not slot]
         if rest:
-            self._buckets.append(
-                Bucket(rest, self._wire_names(rest), self.rule.op, self.rule.prescale, self.rule.postscale, 0)
-            )
+            self._buckets.append(Bucket(rest))
         self.unbind()
 
-    def wire_name(self, name: str) -> str:
-        """A name of this optimizer's own, for operations beside the gradients."""
-        return f"{self._prefix or ''}{name}"
+    def slot_of(self, param: torch.Tensor) -> Slot:
+        """The slot of a parameter. Raises KeyError if it is not one of this optimizer's."""
+        for slot in self.slots:
+            if slot.param is param:
+                return slot
+        raise KeyError("this parameter's gradient is not reduced by this optimizer")
 
-    def _wire_names(self, slots: Sequence[Slot]) -> List[str]:
-        """Names like allreduce.layer1.weight; those of further optimizers are told apart by a number."""
-        if len(slots) == 1:
-            return [f"allreduce.{slots[0].name}"]
-        return names.member_names(f"grouped_allreduce.{slots[0].name}", len(slots))
-
-    def number(self) -> int:
-        """This optimizer's number among those of its process set, from 0, in order of first use."""
-        members = tuple(self.rule.process_set.ranks or ())
-        _numbers[members] = _numbers.get(members, -1) + 1
-        return _numbers[members]
+    def unbind(self) -> None:
+        """Lets `bind` fill in what depends on the running engine."""
+        self._bound = self.flight.fast = False
 
     def bind(self) -> None:
         """Adapts to the running engine: whether to reduce at all, and under which numbers and names."""
         self._bound = True
-        self.fast = False
-        process_set = self.rule.process_set
-        self.in_flight.clear()
-        self._gathering.clear()
         self._active = False
+        self._choose_way()
+        self.flight.clear()
+        process_set = self.rule.process_set
         if not basics.is_initialized() or not process_set.included():
             return
-        set_id = process_set_id(process_set)
-        self._active = place_in(set_id)[0] > 1
+        call = self.rule.call()
+        self._active = place_in(call.process_set)[0] > 1
         if self._prefix is None:
-            number = self.number()
-            self._prefix = f"opt{number}." if number else ""
+            self._prefix = optimizer_prefix(process_set)
         for bucket in self._buckets:
-            bucket.reset()
-            for slot, name in zip(bucket.slots, self._wire_names(bucket.slots)):
-                kind, rest = name.split(".", 1)
-                slot.c_name = ctypes.create_string_buffer(f"{kind}.{self._prefix}{rest}".encode())
-                slot.request.name = ctypes.addressof(slot.c_name)
-                slot.request.process_set = set_id
+            bucket.bind(call, self._prefix)
+            for slot in bucket.slots:
                 slot.fast = (
-                    bucket.count == 1
+                    len(bucket.slots) == 1
                     and self.rule.op == Average
                     and slot.compressor is None
                     and slot.strides is None
@@ -199,6 +162,10 @@ class GradientReducer:
             self.bind()
         return self._active
 
+    def name_for(self, name: str) -> str:
+        """A name of this optimizer's own, for operations beside the gradients."""
+        return f"{self._prefix or ''}{name}"
+
     # ------------------------------------------------------------------------------ backward --
 
     def ready(self, slot: Slot, param: torch.Tensor) -> None:
@@ -212,8 +179,6 @@ class GradientReducer:
         if self._paused or slot.passes < self._passes_per_step:
             slot.round = DIRTY
             return
-        grad = param.grad
-        assert grad is not None
         if slot.grad is not None:
             raise AssertionError(
                 f"The gradient of {slot.name} was computed again while its reduction was still under way "
@@ -221,70 +186,43 @@ class GradientReducer:
                 "backward was probably interrupted by an exception: call optimizer.zero_grad() or "
                 "optimizer.synchronize() before the next one."
             )
-        self._launch(slot, grad)
-        if self.task != current_task():
-            self.await_end_of_backward()
-
-    def await_end_of_backward(self) -> None:
-        """Called by the first hook of a backward."""
-        self.task = current_task()
-        torch.autograd.Variable._execution_engine.queue_callback(self._backward_done)
+        assert param.grad is not None
+        self.launch(slot, param.grad)
+        if self.flight.task != current_task():
+            self.flight.await_end_of_backward()
 
     def _backward_done(self) -> None:
-        self.task = -1
         if _current_node() is None:  # not nested in another backward
             self._fill()
         self.wait()
 
-    def _launch(self, slot: Slot, grad: torch.Tensor) -> None:
+    def launch(self, slot: Slot, grad: torch.Tensor) -> None:
+        """Sends a gradient, or the group it completes."""
         slot.grad = grad
+        bucket = slot.bucket
         if slot.is_direct(grad):
-            request = slot.request
-            request.input = request.output = grad.data_ptr()
-        elif grad.is_sparse and not self.rule.sparse_as_dense:
+            slot.storage = grad.untyped_storage()
+            bucket.point(slot, grad.data_ptr())
+        elif grad.is_sparse and not slot.as_dense:
             self._gather(slot, grad)
             return
         else:
             slot.sparse = grad.is_sparse
             with torch.no_grad():
-                slot.stage(grad, self.rule.op)
-        bucket = slot.bucket
+                bucket.carry(slot, slot.stage(grad, self.rule.op))
         bucket.missing -= 1
         if not bucket.missing:
-            self._send(bucket)
+            self.flight.send(bucket)
 
     def _gather(self, slot: Slot, grad: torch.Tensor) -> None:
-        if slot.bucket.count > 1:
+        if len(slot.bucket.slots) > 1:
             raise ValueError(
                 f"The gradient of {slot.name} is sparse and cannot be part of a group. Pass "
                 "sparse_as_dense=True to DistributedOptimizer, or leave the parameter out of `groups`."
             )
         slot.sparse = True
-        name = f"{self._prefix}{slot.name}"
-        slot.finish = _sparse.allreduce_async(grad, name, self.rule.op, self.rule.process_set)
-        self._gathering.append(slot)
-
-    def _send(self, bucket: Bucket) -> None:
-        events = bucket.events()
-        if events:
-            bucket.ticket = _staging.submit_after(events, lambda: self._submit_now(bucket))
-        else:
-            bucket.handle = self._submit_now(bucket)
-        self.in_flight.append(bucket)
-
-    def _submit_now(self, bucket: Bucket) -> int:
-        self.unannounced += bucket.nbytes
-        if self.unannounced < WAKE_BYTES:
-            handle = self.submit(*bucket.quiet)
-        else:
-            self.unannounced = 0
-            handle = self.submit(*bucket.arguments)
-        if handle < 0:
-            text = _native.last_error()
-            if bucket.ticket is None:
-                bucket.reset()
-            engine.raise_for(handle, text)
-        return handle
+        slot.finish = _sparse.reduce_gradient(self.rule.call(self.name_for(slot.name)), slot, grad)
+        self.flight.gathers.append(slot)
 
     # --------------------------------------------------------------------------- completion --
 
@@ -303,85 +241,26 @@ class GradientReducer:
     def _launch_missing(self, slot: Slot) -> None:
         param = slot.param
         if not param.requires_grad:  # frozen since it was wrapped, on all ranks
-            if slot.bucket.count == 1:
+            if len(slot.bucket.slots) == 1:
                 slot.round = self._round
                 return
-            self._launch(slot, torch.zeros_like(param))
+            self.launch(slot, torch.zeros_like(param))
             return
         if param.grad is None:
-            if slot.sparse and not self.rule.sparse_as_dense:
-                param.grad = _empty_sparse(param)
-            else:
-                param.grad = torch.zeros_like(param)
-        self._launch(slot, param.grad)
+            param.grad = _sparse.empty_like(param) if slot.sparse else torch.zeros_like(param)
+        self.launch(slot, param.grad)
 
     def wait(self) -> None:
         """Waits for everything under way and puts the results into the gradients."""
-        self.unannounced = 0
         try:
-            while self.in_flight:  # an interrupted wait can be taken up again
-                bucket = self.in_flight[0]
-                self._await(bucket)
-                slot = bucket.slots[0]
-                if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
-                    slot.grad = None
-                    slot.passes = 0
-                    slot.round = self._round
-                    bucket.missing = 1
-                else:
-                    for slot in bucket.slots:
-                        self._complete(slot)
-                    bucket.reset()
-                self.in_flight.popleft()
-            while self._gathering:
-                slot = self._gathering[0]
-                assert slot.finish is not None
-                slot.param.grad = slot.grad = slot.finish()
-                self._complete(slot)
-                slot.clear()
-                self._gathering.popleft()
+            self.flight.wait(self._round)
         except Exception:
-            self.abandon()
+            self.flight.abandon()
+            for bucket in self._buckets:
+                bucket.reset()
             raise
 
-    def _await(self, bucket: Bucket) -> None:
-        handle = bucket.handle if bucket.ticket is None else bucket.ticket.handle()
-        library = _native.lib()
-        status = library.hvd_wait(handle, engine.WAIT_SLICE_S)
-        while status == TIMEOUT:  # returns to Python now and then, for Ctrl-C
-            status = library.hvd_wait(handle, engine.WAIT_SLICE_S)
-        if status != OK:
-            engine.raise_for(status, _native.last_error())
-        library.hvd_release(handle)
-
-    def _complete(self, slot: Slot) -> None:
-        slot.passes = 0
-        slot.round = self._round
-        slot.reduced = True
-        grad = slot.grad
-        assert grad is not None
-        if slot.wire is not None:
-            with torch.no_grad():
-                result = slot.unstage()
-                if grad.is_sparse:
-                    slot.param.grad = grad = result.to_sparse(grad.sparse_dim())
-                else:
-                    grad.copy_(result.view_as(grad) if result.shape != grad.shape else result)
-        if slot.base is not None:
-            with torch.no_grad():
-                grad.add_(slot.base)
-            slot.base = None
-
-    def abandon(self) -> None:
-        """Forgets what is under way, after a failure. Memory the engine may still write to is kept for it."""
-        for bucket in self.in_flight:
-            if bucket.handle:
-                engine.hold(bucket.handle, [(slot.grad, slot.wire) for slot in bucket.slots])
-                engine.release(bucket.handle)
-        for bucket in self._buckets:
-            bucket.reset()
-        self.in_flight.clear()
-        self._gathering.clear()
+    # ------------------------------------------------------------------------------- stepping --
 
     def step(
         self, inner: torch.optim.Optimizer, closure: Optional[Callable[[], Any]], *args: Any, **kw: Any
@@ -411,17 +290,3 @@ class GradientReducer:
     def end_round(self) -> None:
         """A step was made: gradients to come belong to the next."""
         self._round += 1
-
-
-@functools.cache
-def _untyped_submit() -> Callable[..., int]:
-    """hvd_submit without declared argument types, for arguments that are C objects already."""
-    function: Any = ctypes.CDLL(_native.library_path()).hvd_submit
-    function.restype = ctypes.c_int64
-    return function  # type: ignore[no-any-return]
-
-
-def _empty_sparse(param: torch.Tensor) -> torch.Tensor:
-    indices = torch.empty((1, 0), dtype=torch.int64, device=param.device)
-    values = param.new_empty((0, *param.shape[1:]))
-    return torch.sparse_coo_tensor(indices, values, param.shape, check_invariants=False)

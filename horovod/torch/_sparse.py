@@ -2,52 +2,82 @@
 """Reduction of sparse COO tensors: gather every rank's rows, add those with the same index.
 
 Rows that repeat within a rank are added before they travel, and again after: an embedding's gradient has one
-row per looked-up word, so this is usually far fewer bytes than the dense gradient. Where it is not,
-`DistributedOptimizer(sparse_as_dense=True)` sends the dense gradient instead.
+row per looked-up word, so this is usually far fewer bytes than the dense gradient. Where it turns out not to
+be, an optimizer's gradients travel as dense ones from then on.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable
 
 import torch
 
+from horovod.common import handles
+from horovod.common.calls import Call
 from horovod.common.constants import Average
-from horovod.common.process_sets import ProcessSet, process_set_id
-from horovod.torch import _handles
+from horovod.common.log import log
+from horovod.common.members import place_in
+from horovod.common.verbs import ALLGATHER
+from horovod.torch._operation import Operation
+from horovod.torch._slots import Slot
 from horovod.torch._tensor import kind_of
-from horovod.torch._verbs import Operation, Options, place_in
+
+_INDEX_BYTES = 8
 
 
-def allreduce_async(
-    tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet
-) -> Callable[[], torch.Tensor]:
-    """Starts the two gathers; the returned function waits for them and builds the sum or average."""
-    if tensor.layout is not torch.sparse_coo:
-        raise ValueError(
-            f"Tensor type {kind_of(tensor)} is not supported: sparse reductions take sparse COO tensors."
-        )
-    set_id = process_set_id(process_set)
-    local = tensor.detach().coalesce()
+class SparseAllreduce:
+    """A reduction under way."""
 
-    def gather(part: torch.Tensor, suffix: str) -> int:
-        part_name = None if name is None else f"{name}.{suffix}"
-        return Operation("allgather", [part], part_name, Options(), set_id).start()
+    def __init__(self, call: Call, tensor: torch.Tensor) -> None:
+        if tensor.layout is not torch.sparse_coo:
+            raise ValueError(
+                f"Tensor type {kind_of(tensor)} is not supported: sparse reductions take sparse COO tensors."
+            )
+        self._call = call
+        self._shape = tensor.shape
+        local = tensor.detach().coalesce()
+        self._indices = self._gather(local.indices().t().contiguous(), "indices")
+        self._values = self._gather(local.values(), "values")
+        self.gathered_bytes = 0  # of all ranks' rows, once they are there; the same on all ranks
 
-    indices_handle = gather(local.indices().t().contiguous(), "indices")
-    values_handle = gather(local.values(), "values")
+    def _gather(self, part: torch.Tensor, suffix: str) -> int:
+        name = None if self._call.name is None else f"{self._call.name}.{suffix}"
+        return Operation(Call(ALLGATHER, name, self._call.process_set), (part,)).start()
+
+    def result(self) -> torch.Tensor:
+        """Waits for the two gathers and builds the sum or average."""
+        indices = handles.synchronize(self._indices).t()
+        values = handles.synchronize(self._values)
+        self.gathered_bytes = indices.numel() * _INDEX_BYTES + values.numel() * values.element_size()
+        if self._call.op == Average:
+            values = values / place_in(self._call.process_set, self._call.verb)[0]
+        gathered = torch.sparse_coo_tensor(indices, values, self._shape, check_invariants=False)
+        return gathered.coalesce()
+
+
+def reduce_gradient(call: Call, slot: Slot, grad: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """Starts the reduction of a parameter's gradient, and decides how the next one travels."""
+    reduction = SparseAllreduce(call, grad)
+    dense_bytes = slot.param.numel() * slot.param.element_size()
 
     def finish() -> torch.Tensor:
-        indices = _handles.synchronize(indices_handle).t()
-        values = _handles.synchronize(values_handle)
-        if op == Average:
-            values = values / place_in(set_id)[0]
-        gathered = torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=False)
-        return gathered.coalesce()
+        result = reduction.result()
+        # Over n ranks a gather moves (n-1)/n of all rows past every rank, an allreduce of the dense gradient
+        # twice (n-1)/n of it. All ranks know both numbers, so all decide alike.
+        if reduction.gathered_bytes > 2 * dense_bytes:
+            slot.as_dense = True
+            log.info(
+                "the gradients of %s are sent as dense ones from now on: the ranks' rows were %d bytes, the "
+                "dense gradient is %d",
+                slot.name, reduction.gathered_bytes, dense_bytes,
+            )  # fmt: skip
+        return result
 
     return finish
 
 
-def allreduce(tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet) -> torch.Tensor:
-    """Blocking form."""
-    return allreduce_async(tensor, name, op, process_set)()
+def empty_like(param: torch.Tensor) -> torch.Tensor:
+    """A sparse gradient without rows."""
+    indices = torch.empty((1, 0), dtype=torch.int64, device=param.device)
+    values = param.new_empty((0, *param.shape[1:]))
+    return torch.sparse_coo_tensor(indices, values, param.shape, check_invariants=False)

@@ -64,6 +64,18 @@ def kind_of(tensor: torch.Tensor) -> str:
         return f"{tensor.layout} of {tensor.dtype}"
 
 
+def fixed_storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    """The memory of a host tensor, to be held while it is used for longer than a call.
+
+    `tensor.data = other` and `tensor.set_(...)` then leave it alone, and resizing it is an error from now on.
+    """
+    storage = tensor.untyped_storage()
+    if storage.resizable():
+        # What NumPy has seen cannot be resized. There is no other way to say so from Python.
+        torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    return storage
+
+
 def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tensor:
     """The tensor as contiguous memory of a dtype the engine knows, still on its own device.
 

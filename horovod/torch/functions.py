@@ -7,12 +7,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
+from horovod.common import handles
 from horovod.common.basics import basics
+from horovod.common.calls import Call
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.torch import _handles
+from horovod.common.verbs import BROADCAST
 from horovod.torch._naming import parameters_of
-from horovod.torch._verbs import Operation, Options
+from horovod.torch._operation import Operation
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
 
@@ -36,7 +38,7 @@ def broadcast_parameters(
     else:
         raise ValueError(f"invalid params of type: {type(params)}")
     set_id = process_set_id(process_set)
-    handles = []
+    started = []
     for name, tensor in named:
         if tensor is None:
             continue
@@ -44,13 +46,13 @@ def broadcast_parameters(
             raise ValueError(
                 f"{name!r} is a {type(tensor).__name__}, not a tensor; use hvd.broadcast_object for it."
             )
-        handles.append(_start_broadcast(tensor, name, root_rank, set_id))
-    for handle in handles:
-        _handles.synchronize(handle)
+        started.append(_start_broadcast(tensor, name, root_rank, set_id))
+    for handle in started:
+        handles.synchronize(handle)
 
 
 def _start_broadcast(tensor: torch.Tensor, name: Optional[str], root_rank: int, set_id: int) -> int:
-    return Operation("broadcast", [tensor], name, Options(root=root_rank), set_id, in_place=True).start()
+    return Operation(Call(BROADCAST, name, set_id, root=root_rank), (tensor,), in_place=True).start()
 
 
 class _Placeholder(NamedTuple):
@@ -137,12 +139,12 @@ def broadcast_optimizer_state(
             device = _device_of([owner] if isinstance(owner, torch.Tensor) else params)
             optimizer.state[owner] = _rebuild(tree, state.get(key), device, received)
     set_id = process_set_id(process_set)
-    handles = [
+    started = [
         _start_broadcast(tensor, f"optimizer_state.{number}", root_rank, set_id)
         for number, tensor in enumerate(received)
     ]
-    for handle in handles:
-        _handles.synchronize(handle)
+    for handle in started:
+        handles.synchronize(handle)
 
 
 def _device_of(params: Sequence[torch.Tensor]) -> torch.device:

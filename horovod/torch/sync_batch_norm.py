@@ -14,11 +14,12 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from horovod.common.basics import basics
+from horovod.common.calls import Call
 from horovod.common.constants import Sum
+from horovod.common.members import place_in
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.torch._verbs import Options, allreduce_now, place_in
-
-_SUM = Options(Sum)
+from horovod.common.verbs import ALLREDUCE
+from horovod.torch._operation import run_one
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -104,6 +105,11 @@ def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return values.to(like.dtype).view(1, -1, *[1] * (like.dim() - 2))
 
 
+def _summed(values: torch.Tensor, name: str, set_id: int) -> torch.Tensor:
+    total: torch.Tensor = run_one(Call(ALLREDUCE, name, set_id, Sum), values, in_place=True)
+    return total
+
+
 class _SyncBatchNorm(torch.autograd.Function):
     """Names hold the number of channels: layers run one after the other, so equal names never meet."""
 
@@ -127,7 +133,7 @@ class _SyncBatchNorm(torch.autograd.Function):
             sums[:channels] = local_mean * local_count
             sums[channels:-1] = (local_var.double() + local_mean * local_mean) * local_count
             sums[-1] = local_count
-        sums = allreduce_now(sums, f"sync_batch_norm.stats.{channels}", _SUM, set_id, in_place=True)
+        sums = _summed(sums, f"sync_batch_norm.stats.{channels}", set_id)
         count = sums[-1]
         mean = sums[:channels] / count
         var = (sums[channels:-1] / count - mean * mean).clamp_(min=0)
@@ -154,7 +160,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         grad_input = None
         if ctx.needs_input_grad[0]:
             sums = torch.cat([grad_bias, grad_weight]).double()
-            sums = allreduce_now(sums, f"sync_batch_norm.grads.{channels}", _SUM, ctx.set_id, in_place=True)
+            sums = _summed(sums, f"sync_batch_norm.grads.{channels}", ctx.set_id)
             sums /= count
             scale = invstd if weight is None else invstd * weight.double()
             grad_input = _per_channel(scale, grad) * (

@@ -9,6 +9,7 @@ import pytest
 
 from horovod.common import arguments, names
 from horovod.common.constants import Adasum, Average, Max, Min, Product, Sum
+from horovod.common.verbs import REDUCESCATTER
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +73,7 @@ def test_unknown_reductions_are_refused(op):
 @pytest.mark.parametrize("op", [Adasum, Min, Max, Product])
 def test_reducescatter_takes_average_and_sum_only(op):
     with pytest.raises(ValueError, match="only supports AVERAGE and SUM"):
-        arguments.check_scatter_op(op)
+        arguments.check_op(REDUCESCATTER, op)
 
 
 @pytest.mark.parametrize(

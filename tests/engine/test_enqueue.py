@@ -126,13 +126,13 @@ def abandoned():
     import gc
 
     import horovod.numpy as hvd
-    from horovod.common import engine
+    from horovod.common import engine, handles
 
     for i in range(50):
         array = np.ones(100_000, np.float32)
-        handle = hvd.allreduce_async(array, name=f"dropped.{i}")
-        engine.release(handle)
-        del array
+        handle = handles.table.pop(hvd.allreduce_async(array, name=f"dropped.{i}"))
+        engine.abandon(handle.submission(), handle)
+        del array, handle
         gc.collect()
     return float(hvd.allreduce(1.0, op=hvd.Sum, name="after dropped"))
 

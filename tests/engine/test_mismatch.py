@@ -121,9 +121,7 @@ def mixed_operations():
     array = np.zeros(4, F32)
     address = array.ctypes.data
     kind = c.ALLREDUCE if hvd.rank() == 0 else c.BROADCAST
-    handle = engine.submit(
-        [engine.request(kind, "same name", c.FLOAT32, (4,), address, address, root=0)], keep=(array,)
-    )
+    handle = engine.submit([engine.request(kind, "same name", c.FLOAT32, (4,), address, address, root=0)])
     try:
         engine.wait(handle)
     except hvd.HorovodInternalError as error:

@@ -76,13 +76,10 @@ def operators() -> None:
 
     x = torch.ones(2 * hvd.size(), 2)
     namespace = vars(torch)["ops"].horovod  # spelled so that the test's function can be sent by value
-    for name, arguments in {
-        "allreduce": ("", hvd.Sum, 1.0, 1.0, 0),
-        "broadcast": (0, "", 0),
-        "reducescatter": ("", hvd.Sum, 1.0, 1.0, 0),
-    }.items():
+    for name in ("allreduce", "broadcast", "alltoall", "reducescatter"):
         op = getattr(namespace, name).default
-        torch.library.opcheck(op, (x, *arguments), test_utils=("test_schema", "test_faketensor"))
+        arguments = ([x], None, "", 0, hvd.Sum, 1.0, 1.0, 0, [])
+        torch.library.opcheck(op, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_operators():

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forms of a collective on arrays: blocking or not, in place or not, of one array or of several.
+
+The public functions in collectives.py make a `Call` of their arguments and end here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from horovod.common import engine, handles
+from horovod.common._native import Request
+from horovod.common.arguments import check_rows, check_splits
+from horovod.common.calls import Call
+from horovod.common.handles import Handle
+from horovod.common.members import place_in
+from horovod.common.verbs import Result
+from horovod.numpy._arrays import address, as_array, dtype_number, from_owned
+
+
+class _Piece:
+    """One array of a call: the memory that is read and written, and the result it becomes."""
+
+    __slots__ = ("array", "given", "in_place", "input", "output")
+
+    def __init__(self, call: Call, given: Any, in_place: bool) -> None:
+        array = given if type(given) is np.ndarray else as_array(given)
+        self.given = given
+        self.array = array
+        self.in_place = in_place
+        self.input = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        self.output: Any = None  # the engine allocates it
+        if in_place:
+            self.output = self._writable()
+        elif call.verb.result is Result.SAME:
+            self.output = np.empty_like(self.input)
+        elif call.verb.result is Result.SCATTERED:
+            check_rows(call.verb, array.ndim)
+
+    def _writable(self) -> Any:
+        if not isinstance(self.given, np.ndarray) and not np.shares_memory(self.array, as_array(self.given)):
+            raise TypeError(
+                f"{type(self.given).__name__} has no memory to write into; use the form without '_'"
+            )
+        if not self.array.flags.writeable:
+            raise ValueError("the array is read-only; use the form without '_'")
+        return self.input
+
+    def request(self, call: Call, name: str) -> Request:
+        source, target = self.input, self.output
+        read = address(source)
+        written = 0 if target is None else read if target is source else address(target)
+        return call.request(name, dtype_number(source.dtype), source.shape, read, written)
+
+    def result(self, submission: int = 0, index: int = 0) -> Any:
+        output = self.output
+        if output is None:
+            dtype = self.input.dtype
+            return from_owned(engine.take(submission, index, dtype.itemsize), dtype)
+        if self.in_place:
+            if output is not self.array:  # worked on a dense copy of a strided array
+                self.array[...] = output
+            return self.given
+        return output if output.ndim or isinstance(self.given, np.ndarray) else output[()]
+
+
+def _run(call: Call, tensor: Any, in_place: bool) -> Any:
+    piece = _Piece(call, tensor, in_place)
+    request = piece.request(call, call.wire_name())
+    if piece.output is not None:
+        engine.run_released(request, piece)
+        return piece.result()
+    submission = engine.run((request,), piece)
+    try:
+        return piece.result(submission)
+    finally:
+        engine.release(submission)
+
+
+def _start(call: Call, tensor: Any, in_place: bool) -> int:
+    piece = _Piece(call, tensor, in_place)
+    request = piece.request(call, call.wire_name())
+    return handles.register(Handle(engine.submit((request,)), piece.result, piece))
+
+
+def run(call: Call, tensor: Any) -> Any:
+    """Blocking, into a new array."""
+    return _run(call, tensor, False)
+
+
+def run_in_place(call: Call, tensor: Any) -> Any:
+    """Blocking, into the array itself, which is returned."""
+    return _run(call, tensor, True)
+
+
+def start(call: Call, tensor: Any) -> int:
+    """Asynchronous, into a new array."""
+    return _start(call, tensor, False)
+
+
+def start_in_place(call: Call, tensor: Any) -> int:
+    """Asynchronous, into the array itself."""
+    return _start(call, tensor, True)
+
+
+class _Group:
+    """Several arrays handled as one."""
+
+    def __init__(self, call: Call, tensors: Sequence[Any], in_place: bool) -> None:
+        self.pieces = [_Piece(call, tensor, in_place) for tensor in tensors]
+        names = call.wire_names(len(self.pieces))
+        self.requests = [piece.request(call, name) for piece, name in zip(self.pieces, names)]
+
+    def run(self) -> List[Any]:
+        if not self.pieces:
+            return []
+        submission = engine.run(self.requests, self.pieces)
+        try:
+            return self.results(submission)
+        finally:
+            engine.release(submission)
+
+    def start(self) -> int:
+        submission = engine.submit(self.requests, group=True) if self.pieces else 0
+        return handles.register(Handle(submission, self.results, self.pieces))
+
+    def results(self, submission: int) -> List[Any]:
+        return [piece.result(submission, index) for index, piece in enumerate(self.pieces)]
+
+
+def run_group(call: Call, tensors: Sequence[Any]) -> List[Any]:
+    """Blocking, of several arrays, into new ones."""
+    return _Group(call, tensors, False).run()
+
+
+def run_group_in_place(call: Call, tensors: Sequence[Any]) -> List[Any]:
+    """Blocking, of several arrays, into themselves."""
+    return _Group(call, tensors, True).run()
+
+
+def start_group(call: Call, tensors: Sequence[Any]) -> int:
+    """Asynchronous, of several arrays, into new ones."""
+    return _Group(call, tensors, False).start()
+
+
+def start_group_in_place(call: Call, tensors: Sequence[Any]) -> int:
+    """Asynchronous, of several arrays, into themselves."""
+    return _Group(call, tensors, True).start()
+
+
+class _Exchange:
+    """One array whose rows go to the members by `call.splits`."""
+
+    def __init__(self, call: Call, tensor: Any) -> None:
+        self.piece = _Piece(call, tensor, False)
+        splits = _split_list(call.splits)
+        if self.piece.array.ndim:  # without rows it is refused by all ranks together
+            splits = check_splits(splits, len(self.piece.array), place_in(call.process_set, call.verb)[0])
+        self.request = self.piece.request(call._replace(splits=splits), call.wire_name())
+
+    def both(self, submission: int) -> Tuple[Any, Any]:
+        received = np.array(engine.output(submission).splits_list(), np.int32)
+        return self.piece.result(submission), received
+
+
+def exchange(call: Call, tensor: Any) -> Any:
+    """Blocking; also returns how many rows came from each member, if splits were given."""
+    one = _Exchange(call, tensor)
+    submission = engine.run((one.request,), one)
+    try:
+        both = one.both(submission)
+    finally:
+        engine.release(submission)
+    return both[0] if call.splits is None else both
+
+
+def start_exchange(call: Call, tensor: Any) -> int:
+    """Asynchronous; the result is always both."""
+    one = _Exchange(call, tensor)
+    return handles.register(Handle(engine.submit((one.request,)), one.both, one))
+
+
+def _split_list(splits: Any) -> Optional[List[int]]:
+    if splits is None:
+        return None
+    array = np.asarray(splits)
+    if array.ndim != 1:
+        raise ValueError("alltoall expects a 1D splits tensor")
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError("alltoall expects splits to contain 32-bit integer elements.")
+    return [int(rows) for rows in array]

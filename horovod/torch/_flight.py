@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is under way for one optimizer: sent and not yet waited for."""
+
+from __future__ import annotations
+
+import collections
+from typing import Callable, Deque, Optional
+
+import torch
+
+from horovod.common import _native, engine
+from horovod.common.constants import OK, TIMEOUT
+from horovod.common.exceptions import raise_for
+from horovod.torch._buckets import Bucket
+from horovod.torch._slots import Slot
+
+# The engine's thread is woken once so many bytes are ready. Waking it for every bias would cost backward more
+# than it gains; what is left when backward ends is driven by the thread that waits for it. Measured with
+# benchmarks/torch_ddp.py: of 1 byte to everything at the end, 4 MiB was best with and without cores to spare.
+WAKE_BYTES = 4 << 20
+
+
+current_task: Callable[[], int] = torch._C._current_graph_task_id
+
+
+class Flight:
+    """Buckets and sparse gradients under way, in the order in which they were sent."""
+
+    __slots__ = ("_backward_done", "buckets", "fast", "gathers", "task", "unannounced")
+
+    def __init__(self, backward_done: Callable[[], Optional[Callable[[], None]]]) -> None:
+        """
+        Args:
+            backward_done: refers weakly to what is to be called at the end of a backward.
+        """
+        self._backward_done = backward_done
+        self.fast = False  # hooks may take the short way
+        self.task = -1  # graph task whose end is already being waited for
+        self.buckets: Deque[Bucket] = collections.deque()
+        self.gathers: Deque[Slot] = collections.deque()  # sparse reductions
+        self.unannounced = 0  # bytes submitted since the engine was last woken
+
+    def clear(self) -> None:
+        """Forgets everything: the engine it was sent to is gone."""
+        self.buckets.clear()
+        self.gathers.clear()
+
+    def await_end_of_backward(self) -> None:
+        """Called by the first hook of a backward."""
+        self.task = current_task()
+        torch.autograd.Variable._execution_engine.queue_callback(self._at_end_of_backward)
+
+    def _at_end_of_backward(self) -> None:
+        self.task = -1
+        done = self._backward_done()
+        if done is not None:
+            done()
+
+    def send(self, bucket: Bucket) -> None:
+        """Submits a bucket whose gradients are all there."""
+        self.unannounced += bucket.nbytes
+        wake = self.unannounced >= WAKE_BYTES
+        if wake:
+            self.unannounced = 0
+        try:
+            bucket.send(wake)
+        except Exception:
+            bucket.reset()
+            raise
+        self.buckets.append(bucket)
+
+    def wait(self, round_: int) -> None:
+        """Waits for everything under way and puts the results into the gradients of that step."""
+        self.unannounced = 0
+        library = _native.lib()
+        wait, release = library.hvd_wait, library.hvd_release
+        while self.buckets:  # an interrupted wait can be taken up again
+            bucket = self.buckets[0]
+            submission = bucket.handle or bucket.submission()
+            status = wait(submission, engine.WAIT_SLICE_S)
+            while status == TIMEOUT:  # returns to Python now and then, for Ctrl-C
+                status = wait(submission, engine.WAIT_SLICE_S)
+            if status != OK:
+                raise_for(status, _native.last_error())
+            release(submission)
+            slot = bucket.slots[0]
+            if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
+                slot.grad = slot.storage = None
+                slot.passes = 0
+                slot.round = round_
+                bucket.missing = 1
+            else:
+                with torch.no_grad():
+                    for slot in bucket.slots:
+                        slot.complete(round_)
+                bucket.reset()
+            self.buckets.popleft()
+        while self.gathers:
+            slot = self.gathers[0]
+            assert slot.finish is not None
+            slot.param.grad = slot.grad = slot.finish()
+            with torch.no_grad():
+                slot.complete(round_)
+            slot.clear()
+            self.gathers.popleft()
+
+    def abandon(self) -> None:
+        """Forgets what is under way, after a failure. Memory the engine may still write to is kept for it."""
+        for bucket in self.buckets:
+            if bucket.staged is not None:
+                bucket.staged.cancel()
+            elif bucket.handle:
+                engine.abandon(bucket.handle, bucket.memory())
+        self.clear()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One collective on one or several torch tensors, from its call to its outputs.
+
+How an input becomes memory is in _tensor.py. Where the output goes follows from the verb's `Result`: into
+memory of the input's shape or of this rank's share of it, made here, or, where only the ranks together know
+the shape, into memory of the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+
+from horovod.common import engine, handles
+from horovod.common._native import Request
+from horovod.common.arguments import check_rows
+from horovod.common.calls import Call
+from horovod.common.handles import Handle
+from horovod.common.members import place_in
+from horovod.common.verbs import Result, scattered_rows
+from horovod.torch import _staging
+from horovod.torch._tensor import CODES, fixed_storage, from_wire, is_plain, to_wire
+
+
+class Operation:
+    """One submission: its requests, what they point into, and how its outputs are made."""
+
+    __slots__ = (
+        "_call", "_events", "_grouped", "_in_place", "_inputs", "_outputs", "_requests", "_storages",
+        "_wires",
+    )  # fmt: skip
+
+    def __init__(
+        self, call: Call, tensors: Sequence[torch.Tensor], in_place: bool = False, grouped: bool = False
+    ) -> None:
+        self._call = call
+        self._inputs = tensors = list(tensors)  # may be any iterable, and is gone through more than once
+        self._in_place = in_place
+        self._grouped = grouped
+        self._wires: List[torch.Tensor] = []
+        self._outputs: List[Optional[torch.Tensor]] = []
+        self._requests: List[Request] = []
+        self._events: List[Any] = []
+        self._storages: List[torch.UntypedStorage] = []
+        names = call.wire_names(len(tensors)) if grouped else [call.wire_name()]
+        for tensor, name in zip(tensors, names):
+            self._add(tensor, name)
+
+    def _add(self, tensor: torch.Tensor, name: str) -> None:
+        call, result = self._call, self._call.verb.result
+        if is_plain(tensor):
+            wire, private = tensor, False
+        else:
+            wire = to_wire(tensor, call.op if call.verb.reductions else None)
+            private = wire.data_ptr() != tensor.data_ptr()  # a copy: may be overwritten
+            if wire.is_cuda:
+                wire, event = _staging.to_host(wire)
+                self._events.append(event)
+                private = True
+            elif not wire.is_cpu:
+                wire, private = wire.cpu(), True
+        output: Optional[torch.Tensor] = None
+        if result is Result.SAME:
+            output = wire if private or self._in_place else torch.empty_like(wire)
+        elif result is Result.SCATTERED:
+            check_rows(call.verb, wire.dim())
+            rows = scattered_rows(wire.shape[0], *place_in(call.process_set, call.verb))
+            output = torch.empty((rows, *wire.shape[1:]), dtype=wire.dtype)
+        self._wires.append(wire)
+        self._outputs.append(output)
+        written = 0 if output is None else output.data_ptr()
+        self._requests.append(
+            call.request(name, CODES[wire.dtype], tuple(wire.shape), wire.data_ptr(), written)
+        )
+
+    def run(self) -> Any:
+        """Submits, waits and returns the outputs."""
+        if not self._requests:
+            return self._collect(0)
+        for event in self._events:
+            event.synchronize()
+        submission = engine.run(self._requests, self)
+        try:
+            return self._collect(submission)
+        finally:
+            engine.release(submission)
+
+    def start(self) -> int:
+        """Submits and returns a handle for `poll` and `synchronize`."""
+        # Users may point a tensor at other memory, or resize it, while the engine works on what it had.
+        self._storages = [
+            fixed_storage(wire)
+            for wire, tensor in zip(self._wires, self._inputs)
+            if wire.data_ptr() == tensor.data_ptr()
+        ]
+        if self._events:
+            return handles.register(_staging.StagedHandle(self._events, self._submit, self._collect, self))
+        submission = self._submit() if self._requests else 0
+        return handles.register(Handle(submission, self._collect, self))
+
+    def _submit(self) -> int:
+        return engine.submit(self._requests)
+
+    def _collect(self, submission: int) -> Any:
+        results = [self._output(submission, index) for index in range(len(self._requests))]
+        return tuple(results) if self._grouped else results[0]
+
+    def _output(self, submission: int, index: int) -> Any:
+        tensor, wire, output = self._inputs[index], self._wires[index], self._outputs[index]
+        if output is None:
+            gathered, splits = _take(submission, index, wire.dtype)
+            made = from_wire(gathered, tensor)
+            return (made, splits) if self._call.verb.result is Result.EXCHANGED else made
+        if self._in_place:
+            if output.data_ptr() != tensor.data_ptr():
+                with torch.no_grad():
+                    tensor.copy_(from_wire(output, tensor), non_blocking=True)
+            return tensor
+        made = from_wire(output, tensor)
+        if self._call.verb.result is Result.SAME and not tensor.is_contiguous():
+            shaped = torch.empty_like(tensor)  # keeps channels_last
+            return made if shaped.is_contiguous() else shaped.copy_(made)
+        return made
+
+
+def _take(submission: int, index: int, dtype: torch.dtype) -> Tuple[torch.Tensor, torch.Tensor]:
+    """An output whose memory the engine allocated, without a copy; alltoall's received splits with it."""
+    buffer = engine.take(submission, index, dtype.itemsize)
+    splits = torch.tensor(buffer.splits, dtype=torch.int32)
+    if buffer.nbytes == 0:
+        return torch.empty(buffer.shape, dtype=dtype), splits
+    return torch.frombuffer(buffer.array(), dtype=dtype).view(buffer.shape), splits
+
+
+def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
+    """Blocking, of one tensor; the commonest case takes the shortest way."""
+    if call.verb.result is not Result.SAME or not is_plain(tensor):
+        return Operation(call, (tensor,), in_place).run()
+    output = tensor if in_place else torch.empty_like(tensor)
+    request = call.request(
+        call.wire_name(), CODES[tensor.dtype], tensor.shape, tensor.data_ptr(), output.data_ptr()
+    )
+    engine.run_released(request, (tensor, output))
+    return output
