@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <initializer_list>
+#include <initializer_list>
 #include <limits>
 
 #include "util/text.h"
@@ -68,6 +69,20 @@ std::string set_choice(const std::string& name, const std::string& text, std::st
   return shown(name, text) + " must be one of " + list;
 }
 
+// One of these, in any case.
+std::string set_choice(const std::string& name, const std::string& text, std::initializer_list<const char*> choices,
+                       std::string* out) {
+  std::string list;
+  for (const char* choice : choices) {
+    if (lower(choice) == lower(text)) {
+      *out = choice;
+      return "";
+    }
+    list += (list.empty() ? "" : ", ") + std::string(choice);
+  }
+  return shown(name, text) + " must be one of " + list;
+}
+
 }  // namespace
 
 std::string Settings::set(const std::string& name, const std::string& value) {
@@ -86,7 +101,7 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(log_hide_time);
   HVD_SETTING(cpu_operations);
   HVD_SETTING(thread_affinity);
-  HVD_SETTING(gpu_operations);
+  if (name == "gpu_operations") return set_choice(name, value, {"auto", "NCCL", "direct", "host"}, &gpu_operations);
   HVD_SETTING(num_nccl_streams, 1, 8);
   HVD_SETTING(gpu_direct_bytes, 0, kUnlimited);
   HVD_SETTING(cuda_library);

@@ -19,7 +19,7 @@ import socket
 import time
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from horovod.common import _native, config, constants
+from horovod.common import _native, config, constants, nvidia
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError
 from horovod.rendezvous import links, shared_memory
@@ -321,7 +321,9 @@ def open_links(
 
 def _configure_engine() -> None:
     """Hands the settings over, before anything is made by them."""
-    for name, value in config.engine_settings().items():
+    settings = config.engine_settings()
+    settings["nccl_library"] = settings["nccl_library"] or nvidia.nccl_wheel()
+    for name, value in settings.items():
         if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:
             raise HorovodInternalError(_native.last_error())
 
