@@ -2,7 +2,7 @@
 #
 # make build      compile the engine into horovod/_lib/
 # make test       the C++ and Python tests
-# make lint       clang-format, clang-tidy, the directions of includes, ruff, mypy, and the generated files being current
+# make lint       clang-format, clang-tidy, ruff, mypy, includes and imports that point one way, generated files current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
 # make wheel      a manylinux2014 wheel in dist/
@@ -69,6 +69,7 @@ lint: build
 	$(VENV)/bin/ruff check horovod tests scripts benchmarks examples
 	$(VENV)/bin/ruff format --check horovod tests scripts benchmarks examples
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo --no-cache
 	$(PY) scripts/generate_settings.py --check
 	$(PY) scripts/generate_verbs.py --check
 

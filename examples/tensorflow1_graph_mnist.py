@@ -57,6 +57,7 @@ def batches(x, y, size, seed):
 
 def main(_):
     hvd.init()  # 1. join the job: from here on there are rank() and size()
+    tf.set_random_seed(1)  # the same weights to start from in every run
 
     x_train, y_train, x_test, y_test = load_digits(args.data)
     with tf.name_scope("input"):

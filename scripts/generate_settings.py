@@ -15,7 +15,8 @@ from typing import Any, List
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
-from horovod.common.config import MEBIBYTE, SETTINGS, Setting, _opposite  # noqa: E402
+from horovod.common.config import DOES_NOTHING, MEBIBYTE, SETTINGS, _opposite  # noqa: E402
+from horovod.common.setting import Setting  # noqa: E402
 
 TARGET = os.path.join(ROOT, "docs", "settings.md")
 
@@ -47,8 +48,17 @@ Every setting can be given in four ways that mean the same:
 | in the script, before `hvd.init()` | `os.environ["HOROVOD_FUSION_THRESHOLD"] = "33554432"` |
 
 A flag wins over the file, the file over the environment. Switches are 1 or 0; a flag that switches on has a
-`--no-` twin. Settings take effect at `hvd.init()`.
+`--no-` twin. Settings take effect at `hvd.init()`. A value that cannot be read or is out of range
+(`HOROVOD_GLOO_TIMEOUT_SECONDS=60s`) is an error that names it, in the launcher and at `hvd.init()`.
 """
+
+NOTHING = """\
+## Accepted for compatibility
+
+These settings of earlier releases are accepted and do nothing.
+
+| Variable | Flag | File | Why |
+|---|---|---|---|"""
 
 
 def shown(setting: Setting, value: Any) -> str:
@@ -71,21 +81,40 @@ def flags(setting: Setting) -> str:
     return f"`{setting.flag}`"
 
 
+def place(setting: Setting) -> str:
+    """Where it stands in the configuration file."""
+    return f"`{setting.section}.{setting.yaml}`" if setting.yaml else "–"
+
+
+def allowed(setting: Setting) -> str:
+    """Its range, if it has one that is worth saying."""
+    if setting.choices or not setting.minimum or setting.minimum < 0:
+        return ""
+    if setting.maximum is None:
+        return f" At least {setting.minimum:g}."
+    return f" From {setting.minimum:.10g} to {setting.maximum:.10g}."
+
+
 def page() -> str:
     """The whole document."""
     lines: List[str] = [INTRODUCTION]
     for section, title in TITLES.items():
-        rows = [s for s in SETTINGS if s.section == section]
+        rows = [s for s in SETTINGS if s.section == section and s.name not in DOES_NOTHING]
         if not rows:
             continue
         lines.append(f"## {title}\n")
         lines.append("| Variable | Flag | File | Default | Meaning |")
         lines.append("|---|---|---|---|---|")
         for s in rows:
-            place = f"`{s.section}.{s.yaml}`" if s.yaml else "–"
-            default = shown(s, s.default)
-            lines.append(f"| `{s.env}` | {flags(s)} | {place} | {default} | {s.help} |")
+            meaning = s.help + allowed(s)
+            lines.append(f"| `{s.env}` | {flags(s)} | {place(s)} | {shown(s, s.default)} | {meaning} |")
         lines.append("")
+    lines.append(NOTHING)
+    for s in SETTINGS:
+        if s.name in DOES_NOTHING:
+            why = DOES_NOTHING[s.name]
+            lines.append(f"| `{s.env}` | {flags(s)} | {place(s)} | {why[0].upper()}{why[1:]}. |")
+    lines.append("")
     return "\n".join(lines)
 
 

@@ -11,10 +11,23 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
-from horovod.common import _native, capabilities, config, engine, names, process_sets, stack_line
-from horovod.common.constants import INVALID, OK, Adasum, Average, Max, Min, Product, Sum
-from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError
+from horovod.common import (
+    _native,
+    capabilities,
+    config,
+    engine,
+    exit_reason,
+    names,
+    stack_line,
+    topology,
+)
+from horovod.common import process_sets as all_sets
+from horovod.common.constants import Adasum, Average, Max, Min, Product, Sum
+from horovod.common.exceptions import FORKED, NOT_INITIALIZED, HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet
+from horovod.rendezvous import bootstrap, mpi_library, over_mpi
+from horovod.rendezvous.detection import detect
+from horovod.rendezvous.identity import Identity, subset
 
 INIT_FAILED = "Horovod initialization failed. Please check log messages above for a more descriptive error."
 
@@ -25,14 +38,10 @@ class HorovodBasics:
     Average, Sum, Adasum, Min, Max, Product = Average, Sum, Adasum, Min, Max, Product
 
     def __init__(self, *unused: str) -> None:
-        self.dynamic_process_sets = False
         self._lock = threading.RLock()
-        self._world: Any = None  # rendezvous.world.World while initialised
         self._uses_mpi = False
-        self._forked = False
         self._timeline_enabled = False
         self._atexit_registered = False
-        self._topology: Optional[Dict[str, int]] = None
         self._on_init: List[Callable[[], None]] = []
         self._before_shutdown: List[Callable[[], None]] = []
         self._on_shutdown: List[Callable[[], None]] = []
@@ -57,9 +66,9 @@ class HorovodBasics:
 
         Raises:
             HorovodInternalError: a rank is missing, died or does not fit; the text names it.
-            ValueError: the process sets are wrong.
+            ValueError: the process sets are wrong, or a setting is.
         """
-        sets = self._check_sets(process_sets)
+        sets = _checked_sets(process_sets)
         with self._lock:
             if not self.is_initialized():
                 self._start(comm, sets)
@@ -69,75 +78,41 @@ class HorovodBasics:
                     self.shutdown()
                     raise ValueError(f"{INIT_FAILED} ({error})") from error
             else:
-                self._adopt(sets)
+                all_sets.adopt(sets)
             for callback in self._on_init:
                 callback()
 
-    def _check_sets(self, sets: Union[None, str, Sequence[ProcessSet]]) -> List[ProcessSet]:
-        if isinstance(sets, str):
-            if sets.lower() != "dynamic":
-                raise ValueError(f'process_sets must be a list of ProcessSet or "dynamic", not {sets!r}')
-            os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-            return []
-        checked = list(sets or [])
-        for one in checked:
-            if not isinstance(one, ProcessSet):
-                raise ValueError(f"process_sets must contain ProcessSet objects, not {one!r}")
-        return checked
-
     def _start(self, comm: Any, sets: List[ProcessSet]) -> None:
-        from horovod.rendezvous import bootstrap
-        from horovod.rendezvous import identity as launcher
-
-        identity = launcher.detect() if comm is None else self._identity_from(comm)
-        if self._forked and identity.size > 1:
+        identity = detect() if comm is None else _identity_from(comm)
+        if topology.is_forked() and identity.meet is not None:
             raise RuntimeError(FORKED)
-        self._forked = False
-        for one in sets:
-            if one.ranks is None:
-                one.ranks = _ranks_of_comm(one.mpi_comm, identity.size)
-        card = {"process_sets": [one.ranks for one in sets]}
+
+        def facts(me: Identity) -> Dict[str, Any]:
+            for one in sets:
+                if one.ranks is None:
+                    one.ranks = _ranks_of_comm(one.mpi_comm, me.size)
+            return {"process_sets": [one.ranks for one in sets]}
+
         names.reset()
         try:
-            self._world = bootstrap.start(identity, card)
+            topology.set_world(bootstrap.start(identity, facts))
         except HorovodInternalError as error:
             if bootstrap.SETS_DIFFER in str(error):  # a wrong argument rather than a failed job
                 raise ValueError(f"{INIT_FAILED} ({error})") from error
             raise
-        lib = _native.lib()
-        self._topology = {
-            query: getattr(lib, f"hvd_{query}")()
-            for query in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
-        }
-        self._uses_mpi = "mpi" in str(getattr(identity, "launcher", "")).lower()
+        self._uses_mpi = "mpi" in identity.launcher.lower()
         self._timeline_enabled = bool(config.get("timeline"))
-        self.dynamic_process_sets = bool(config.get("dynamic_process_sets"))
         stack_line.install()
-        process_sets.on_init(self._topology["size"])
+        exit_reason.watch()
+        all_sets.on_init(self.size(), bool(config.get("dynamic_process_sets")))
         if not self._atexit_registered:
             self._atexit_registered = True
-            atexit.register(self.shutdown)
-
-    def _identity_from(self, comm: Any) -> Any:
-        if hasattr(comm, "Get_rank") and hasattr(comm, "Get_size"):
-            from horovod.rendezvous.over_mpi import identity_of
-
-            return identity_of(comm)
-        from horovod.rendezvous.identity import detect, subset
-
-        try:
-            ranks = [int(rank) for rank in comm]
-        except TypeError:
-            raise ValueError(
-                "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object."
-            ) from None
-        return subset(detect(), ranks)
+            atexit.register(self._end)
 
     def _register_static(self, sets: List[ProcessSet]) -> None:
         for number, one in enumerate(sets):
             try:
-                one.process_set_id = self.register_process_set(one.ranks or [])
-                process_sets._registered.append(one)
+                all_sets.register(one)
             except FileExistsError:
                 raise ValueError(
                     f"Horovod could not be initialized because process_sets entry number {number} is a "
@@ -147,22 +122,28 @@ class HorovodBasics:
                 self.shutdown()
                 raise ValueError(f"{INIT_FAILED} ({error})") from error
 
-    def _adopt(self, sets: List[ProcessSet]) -> None:
-        process_sets.adopt(sets)
-
     def shutdown(self) -> None:
-        """Leaves the job: all ranks stop, whatever is outstanding fails. A later `init` starts anew."""
+        """Leaves the job: all ranks stop, whatever is outstanding fails. A later `init` starts anew.
+
+        Called while an exception is on its way (`finally: hvd.shutdown()`), it tells the others of that.
+        """
+        self._stop(exit_reason.in_flight((HorovodInternalError, HostsUpdatedInterrupt)))
+
+    def _end(self) -> None:
+        """At the end of the process: says why it ends, unless all is well."""
+        self._stop(exit_reason.of_this_process())
+
+    def _stop(self, reason: Optional[str]) -> None:
         with self._lock:
-            if self._topology is None:
+            if not self.is_initialized():
                 return
             self._finish_first()
-            self._topology = None
-            self._world = None
+            topology.clear()
             stack_line.remove()
-            _native.lib().hvd_stop(None)
+            _native.lib().hvd_stop(reason.encode("utf-8", "replace") if reason else None)
             engine.forget_all()
             names.reset()
-            process_sets.on_shutdown()
+            all_sets.on_shutdown()
             for callback in self._on_shutdown:
                 callback()
 
@@ -187,49 +168,40 @@ class HorovodBasics:
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
-        if self._topology is not None:
-            self._forked = True
-            self._topology = None
-            self._world = None
 
     def is_initialized(self) -> bool:
         """Whether `init` was called and `shutdown` was not, in this process."""
-        return self._topology is not None
+        return topology.is_known()
 
     # ------------------------------------------------------------------------------- topology --
 
-    def _known(self) -> Dict[str, int]:
-        if self._topology is None:
-            raise ValueError(FORKED if self._forked else NOT_INITIALIZED)
-        return self._topology
-
     def rank(self) -> int:
         """This process' number in the job, from 0 to size() - 1."""
-        return self._known()["rank"]
+        return topology.known().rank
 
     def size(self) -> int:
         """Number of processes in the job."""
-        return self._known()["size"]
+        return topology.known().size
 
     def local_rank(self) -> int:
         """This process' number among those on its host."""
-        return self._known()["local_rank"]
+        return topology.known().local_rank
 
     def local_size(self) -> int:
         """Number of processes on this host."""
-        return self._known()["local_size"]
+        return topology.known().local_size
 
     def cross_rank(self) -> int:
         """This host's number among the hosts that have a process of this local rank."""
-        return self._known()["cross_rank"]
+        return topology.known().cross_rank
 
     def cross_size(self) -> int:
         """Number of hosts that have a process of this local rank."""
-        return self._known()["cross_size"]
+        return topology.known().cross_size
 
     def is_homogeneous(self) -> bool:
         """Whether all hosts run the same number of processes."""
-        self._known()
+        topology.known()
         return bool(_native.lib().hvd_is_homogeneous())
 
     # --------------------------------------------------------------------------- observation --
@@ -241,7 +213,7 @@ class HorovodBasics:
             file_path: the Chrome trace to write; an existing file is replaced.
             mark_cycles: mark where each batch starts.
         """
-        self._known()
+        topology.known()
         if not self._timeline_enabled:
             raise ValueError("Set HOROVOD_TIMELINE=DYNAMIC to enable dynamic timeline usage.")
         status = _native.lib().hvd_timeline_start(os.fspath(file_path).encode(), int(bool(mark_cycles)))
@@ -249,7 +221,7 @@ class HorovodBasics:
 
     def stop_timeline(self) -> None:
         """Finishes the timeline's file."""
-        self._known()
+        topology.known()
         status = _native.lib().hvd_timeline_stop()
         engine.raise_for(status, _native.last_error() if status else "")
 
@@ -306,72 +278,56 @@ class HorovodBasics:
             if not self.is_initialized() and capabilities.mpi_built():
                 raise ValueError(NOT_INITIALIZED)
             raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
-        from horovod.rendezvous import mpi_library
-
         return mpi_library.threads_supported()
 
     # -------------------------------------------------------------------------- process sets --
 
-    def register_process_set(self, ranks: Sequence[int]) -> int:
-        """Collective over all ranks: registers a set and opens its links. Raises FileExistsError if known."""
-        from horovod.common import set_links
-
-        self._known()
-        if len(set(ranks)) != len(ranks) or any(not 0 <= r < self.size() for r in ranks) or not ranks:
-            what = "duplicate" if len(set(ranks)) != len(ranks) else "invalid"
-            raise ValueError(f"Tried to register process set with {what} rank: {list(ranks)}")
-        array = (ctypes.c_int32 * len(ranks))(*ranks)
-        number = int(_native.lib().hvd_add_process_set(array, len(ranks)))
-        if number < 0:
-            text = _native.last_error()
-            if number == INVALID and sorted(ranks) in self._get_process_set_ids_and_ranks().values():
-                raise FileExistsError(text)
-            engine.raise_for(number, text)
-        names.forget_set(number)
-        set_links.attach(self._world, sorted(ranks), number)
-        return number
-
-    def unregister_process_set(self, number: int) -> bool:
-        """Collective over all ranks: forgets a set; False if there is none of that number."""
-        status = _native.lib().hvd_remove_process_set(number)
-        if status == OK:
-            return True
-        if status == INVALID:
-            return False
-        raise HorovodInternalError(_native.last_error())
-
     def process_set_ranks(self, number: int) -> List[int]:
         """The members of a registered set, sorted."""
-        self._known()
-        array = (ctypes.c_int32 * self.size())()
-        count = _native.lib().hvd_process_set_ranks(number, array, self.size())
-        if count < 0:
-            raise ValueError("Process set does not exist or has not been registered.")
-        return list(array[:count])
+        return all_sets.ranks_of(number)
 
-    # Names by which older code reaches the same things.
+    # Names by which older code reaches what horovod.common.process_sets does.
 
     def _add_process_set_impl(self, ranks: Sequence[int]) -> int:
-        return self.register_process_set(ranks)
+        return all_sets.add_ranks(ranks)
 
     def _remove_process_set_impl(self, number: int) -> bool:
-        return self.unregister_process_set(number)
+        return all_sets.remove_ranks(number)
 
     def _process_set_size(self, number: int) -> int:
-        return len(self.process_set_ranks(number))
+        return len(all_sets.ranks_of(number))
 
     def _process_set_rank(self, number: int) -> int:
-        members = self.process_set_ranks(number)
-        if self.rank() not in members:
-            raise ValueError("Process is not part of provided process set.")
-        return members.index(self.rank())
+        return all_sets.rank_in(number)
 
     def _get_process_set_ids_and_ranks(self) -> Dict[int, List[int]]:
-        lib = _native.lib()
-        count = lib.hvd_process_set_ids(None, 0)
-        numbers = (ctypes.c_int32 * max(count, 1))()
-        count = min(count, lib.hvd_process_set_ids(numbers, count))
-        return {number: self.process_set_ranks(number) for number in sorted(numbers[:count])}
+        return all_sets.all_ranks()
+
+
+def _checked_sets(sets: Union[None, str, Sequence[ProcessSet]]) -> List[ProcessSet]:
+    if isinstance(sets, str):
+        if sets.lower() != "dynamic":
+            raise ValueError(f'process_sets must be a list of ProcessSet or "dynamic", not {sets!r}')
+        os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+        return []
+    checked = list(sets or [])
+    for one in checked:
+        if not isinstance(one, ProcessSet):
+            raise ValueError(f"process_sets must contain ProcessSet objects, not {one!r}")
+    return checked
+
+
+def _identity_from(comm: Any) -> Identity:
+    """Who this process is in the world that init's argument describes."""
+    if hasattr(comm, "Get_rank") and hasattr(comm, "Get_size"):
+        return over_mpi.identity_of(comm)
+    try:
+        ranks = [int(rank) for rank in comm]
+    except TypeError:
+        raise ValueError(
+            "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object."
+        ) from None
+    return subset(detect(), ranks)
 
 
 def _ranks_of_comm(comm: Any, size: int) -> List[int]:

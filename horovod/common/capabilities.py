@@ -6,13 +6,12 @@ from __future__ import annotations
 import functools
 
 from horovod.common import nvidia
+from horovod.rendezvous import mpi_library
 
 
 @functools.cache
 def mpi_built() -> bool:
     """Whether an MPI library can be loaded here, from the system or from a PyPI wheel."""
-    from horovod.rendezvous import mpi_library
-
     return mpi_library.found()
 
 

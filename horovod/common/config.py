@@ -1,106 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a job: one table from which everything else follows.
 
-A row gives a setting's environment variable, its `horovodrun` flag, its place in the YAML file of
-`--config-file`, its `horovod.run` argument (the flag's name with underscores) and its text. All four ways
-mean the same: they end as the environment variable of the workers, which `hvd.init()` hands to the engine.
-The reference in docs/settings.md is generated from this table by scripts/generate_settings.py.
+A row (setting.py) gives a setting's environment variable, its `horovodrun` flag, its place in the YAML file
+of `--config-file`, its `horovod.run` argument (the flag's name with underscores) and its text. All four ways
+mean the same and are checked alike: they end as the environment variable of the workers, which `hvd.init()`
+hands to the engine. The reference in docs/settings.md is generated from this table by
+scripts/generate_settings.py.
+
+Settings of the original that have nothing to do here are rows too, and stand in one list, DOES_NOTHING, which
+says why. To make one work, take it off that list.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from horovod.common.setting import Setting
 
 MEBIBYTE = 1 << 20
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One row.
-
-    Attributes:
-        name: its name for the engine and in this package, e.g. "fusion_threshold".
-        env: environment variable.
-        type: int, float, str or bool; the type of the environment variable's value.
-        default: value when nobody sets it.
-        help: what it does, for `--help` and the reference.
-        section: heading in the reference; also the YAML section when `yaml` is given.
-        flag: launcher flag, "" for none. Boolean settings have a "--no-" twin.
-        yaml: key inside the YAML section, "" for none.
-        scale: the flag's unit, in units of the variable (a flag in MiB for a variable in bytes).
-        inverted: "" or "flag", "yaml", "flag yaml": where a boolean is written the other way round.
-        choices: allowed texts.
-        minimum, maximum: allowed range of the flag's value.
-        needs: exported by the launcher only when that other setting is on.
-        engine: handed to the engine at init.
-    """
-
-    name: str
-    env: str
-    type: type
-    default: Any
-    help: str
-    section: str
-    flag: str = ""
-    yaml: str = ""
-    scale: int = 1
-    inverted: str = ""
-    choices: Tuple[str, ...] = ()
-    minimum: Optional[float] = None
-    maximum: Optional[float] = None
-    needs: str = ""
-    engine: bool = True
-
-    @property
-    def dest(self) -> str:
-        """Attribute of the parsed arguments, and keyword of `horovod.run`."""
-        if self.flag == "--log-without-timestamp":
-            return "log_with_timestamp"  # the group of log flags is known by its positive name
-        return self.flag.lstrip("-").replace("-", "_")
-
-    def parse(self, text: str) -> Any:
-        """The value of the environment variable's text. A number that is none counts as 0, as in C."""
-        if self.type is str:
-            return text
-        try:
-            number = float(text)
-        except ValueError:
-            number = 0.0
-        return number > 0 if self.type is bool else self.type(number)
-
-    def text(self, value: Any) -> str:
-        """The environment variable's text of a value."""
-        return ("1" if value else "0") if self.type is bool else str(value)
-
-    def from_flag(self, value: Any) -> Any:
-        """The variable's value from the flag's (or keyword's), checked."""
-        return self._from_outside(value, "flag" in self.inverted.split(), self.dest)
-
-    def from_yaml(self, value: Any) -> Any:
-        """The variable's value from the YAML file's, checked."""
-        return self._from_outside(value, "yaml" in self.inverted.split(), f"{self.section}.{self.yaml}")
-
-    def _from_outside(self, value: Any, inverted: bool, shown: str) -> Any:
-        if self.type is bool:
-            return bool(value) != inverted
-        if self.type is str:
-            return self._checked_choice(str(value), shown)
-        if self.minimum is not None and self.maximum is not None:
-            if not self.minimum <= value <= self.maximum:
-                raise ValueError(f"{shown}={value} must be in [{self.minimum:g}, {self.maximum:g}]")
-        elif self.minimum is not None and value < self.minimum:
-            raise ValueError(f"{shown}={value} must be >= {self.minimum:g}")
-        return self.type(value * self.scale)
-
-    def _checked_choice(self, value: str, shown: str) -> str:
-        if self.choices and value.upper() not in self.choices:
-            raise ValueError(f"{shown}={value} must be one of {', '.join(self.choices)}")
-        return value
-
 
 # fmt: off
 SETTINGS: Tuple[Setting, ...] = (
@@ -116,36 +36,36 @@ SETTINGS: Tuple[Setting, ...] = (
             "turns the cache off.",
             "params", "--cache-capacity", "cache_capacity", minimum=0),
     Setting("hierarchical_allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", bool, False,
-            "Accepted for compatibility: reductions over several hosts are always hierarchical.",
+            "Reduce over the ranks of each host first, then between the hosts.",
             "params", "--hierarchical-allreduce", "hierarchical_allreduce", engine=False),
     Setting("hierarchical_allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", bool, False,
-            "Accepted for compatibility: gathers over several hosts are always hierarchical.",
+            "Gather over the ranks of each host first, then between the hosts.",
             "params", "--hierarchical-allgather", "hierarchical_allgather", engine=False),
     Setting("torus_allreduce", "HOROVOD_TORUS_ALLREDUCE", bool, False,
-            "Accepted for compatibility: reductions over several hosts already use every column of ranks.",
+            "Reduce over rows, then columns, of ranks.",
             "params", "--torus-allreduce", "torus_allreduce", engine=False),
     Setting("disable_group_fusion", "HOROVOD_DISABLE_GROUP_FUSION", bool, False,
             "Reduce the tensors of a grouped operation only with each other.", "params"),
     Setting("autotune", "HOROVOD_AUTOTUNE", bool, False,
-            "Accepted for compatibility: batches form by load, so there is nothing to search for.",
+            "Search for good values of the settings above while training.",
             "autotune", "--autotune", "enabled", engine=False),
     Setting("autotune_log", "HOROVOD_AUTOTUNE_LOG", str, "",
-            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
+            "File for what the search tried, written by rank 0.",
             "autotune", "--autotune-log-file", "log_file", needs="autotune", engine=False),
     Setting("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", int, 3,
-            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
+            "Samples to leave out at the start of the search.",
             "autotune", "--autotune-warmup-samples", "warmup_samples", minimum=0, needs="autotune",
             engine=False),
     Setting("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", int, 10,
-            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
+            "Steps of training for one sample.",
             "autotune", "--autotune-steps-per-sample", "steps_per_sample", minimum=0, needs="autotune",
             engine=False),
     Setting("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", int, 20,
-            "Accepted for compatibility, see HOROVOD_AUTOTUNE.",
+            "Samples before the search settles.",
             "autotune", "--autotune-bayes-opt-max-samples", "bayes_opt_max_samples", minimum=0,
             needs="autotune", engine=False),
     Setting("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", float, 0.8,
-            "Accepted for compatibility, see HOROVOD_AUTOTUNE; from 0 to 1.",
+            "Noise that the search assumes in its samples, from 0 to 1.",
             "autotune", "--autotune-gaussian-process-noise", "gaussian_process_noise", minimum=0, maximum=1,
             needs="autotune", engine=False),
     Setting("timeline", "HOROVOD_TIMELINE", str, "",
@@ -172,10 +92,11 @@ SETTINGS: Tuple[Setting, ...] = (
             "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=1, maximum=8),
     Setting("gpu_operations", "HOROVOD_GPU_OPERATIONS", str, "auto",
             "Which way GPU tensors go: NCCL, direct (ranks of one host map each other's memory), host "
-            "(through pinned host memory), or auto, which takes the best that is there.", "library_options"),
+            "(through pinned host memory), or auto, which takes the best that is there.", "library_options",
+            choices=("auto", "nccl", "direct", "host")),
     Setting("gpu_direct_bytes", "HOROVOD_GPU_DIRECT_BYTES", int, MEBIBYTE,
             "Where GPU tensors can go both ways, batches up to this many bytes go the direct one and larger "
-            "ones over NCCL.", "tuning"),
+            "ones over NCCL.", "tuning", minimum=0),
     Setting("cuda_library", "HOROVOD_CUDA_LIBRARY", str, "libcuda.so.1",
             "The NVIDIA driver's library.", "library_options"),
     Setting("nccl_library", "HOROVOD_NCCL_LIBRARY", str, "",
@@ -187,11 +108,21 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", int, 30,
             "How long hvd.init() waits for the other ranks.",
             "library_options", "--gloo-timeout-seconds", "gloo_timeout_seconds", minimum=0, engine=False),
+    Setting("network_timeout_seconds", "HOROVOD_NETWORK_TIMEOUT_SECONDS", int, 30,
+            "How long another host may be silent before it counts as lost, in seconds: shorter outages of "
+            "the network are endured, by the launcher as well as by the ranks.",
+            "library_options", "--network-timeout-seconds", "network_timeout_seconds", minimum=1,
+            maximum=32767, engine=False),
+    Setting("link_security", "HOROVOD_LINK_SECURITY", str, "control",
+            "What is protected between hosts, beside the handshake of every connection: control (the "
+            "messages that order the work), integrity (data too: none of it can be altered unnoticed) or "
+            "encrypt (nor read).", "library_options", "--link-security", "link_security",
+            choices=("control", "integrity", "encrypt")),
     Setting("gloo_iface", "HOROVOD_GLOO_IFACE", str, "",
             "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to "
             "the launcher.", "library_options", engine=False),
     Setting("adasum_chunk_size", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", int, 1 << 30,
-            "Accepted for compatibility: Adasum needs no chunks.", "library_options", engine=False),
+            "Most bytes that Adasum works on at a time.", "library_options", minimum=1, engine=False),
     Setting("dynamic_process_sets", "HOROVOD_DYNAMIC_PROCESS_SETS", bool, False,
             "Allow hvd.add_process_set and hvd.remove_process_set after hvd.init().",
             "process_sets", engine=False),
@@ -199,26 +130,23 @@ SETTINGS: Tuple[Setting, ...] = (
             "Compare the ranks' weights once, after the first step of a distributed optimizer, and warn if "
             "they differ.", "params", engine=False),
     Setting("controller", "HOROVOD_CONTROLLER", str, "",
-            "Who carries the control messages: gloo (this package's own sockets, the default) or mpi "
-            "(started by mpirun).", "library_options", engine=False),
+            "Who carries the control messages: gloo or mpi.", "library_options", choices=("gloo", "mpi"),
+            engine=False),
     Setting("cpu_operations", "HOROVOD_CPU_OPERATIONS", str, "",
             "Who carries the data between hosts: gloo (this package's own sockets, the default) or mpi.",
-            "library_options"),
+            "library_options", choices=("gloo", "mpi")),
     Setting("shm_slot_bytes", "HOROVOD_SHM_SLOT_BYTES", int, 1 << 20,
-            "Size of one staging buffer of a rank in the host's shared memory, in bytes.", "tuning"),
+            "Size of one staging buffer of a rank in the host's shared memory, in bytes.", "tuning",
+            minimum=16 << 10, maximum=1 << 30),
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
             "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
-            "ranks and cores of the host.", "tuning"),
-    Setting("link_security", "HOROVOD_LINK_SECURITY", str, "control",
-            "What is protected on the wires between hosts: control (the messages that coordinate the ranks "
-            "cannot be altered), integrity (the data neither) or encrypt (nobody can read any of it); see the"
-            " page on security.", "security", choices=("CONTROL", "INTEGRITY", "ENCRYPT")),
+            "ranks and cores of the host.", "tuning", minimum=-1),
     Setting("crypto_library", "HOROVOD_CRYPTO_LIBRARY", str, "",
             "Path of OpenSSL's libcrypto; empty takes the one Python has loaded, else the system's.",
             "security"),
     Setting("log_level", "HOROVOD_LOG_LEVEL", str, "warning",
             "Least important message to print: trace, debug, info, warning, error or fatal.",
-            "logging", "--log-level", "level", choices=LOG_LEVELS),
+            "logging", "--log-level", "level", choices=LOG_LEVELS, tolerant=True),
     Setting("log_hide_time", "HOROVOD_LOG_HIDE_TIME", bool, False,
             "Print log messages without the time.",
             "logging", "--log-without-timestamp", "with_timestamp", inverted="flag yaml"),
@@ -233,16 +161,59 @@ SETTINGS: Tuple[Setting, ...] = (
 BY_NAME: Dict[str, Setting] = {s.name: s for s in SETTINGS}
 BY_DEST: Dict[str, Setting] = {s.dest: s for s in SETTINGS if s.flag}
 
+_BY_LOAD = "batches form by load, so there is nothing to search for"
+# Accepted for compatibility, do nothing, because ...
+DOES_NOTHING: Dict[str, str] = {
+    "hierarchical_allreduce": "reductions over several hosts are always hierarchical",
+    "hierarchical_allgather": "gathers over several hosts are always hierarchical",
+    "torus_allreduce": "reductions over several hosts already use every column of ranks",
+    "autotune": _BY_LOAD,
+    "autotune_log": _BY_LOAD,
+    "autotune_warmup_samples": _BY_LOAD,
+    "autotune_steps_per_sample": _BY_LOAD,
+    "autotune_bayes_opt_max_samples": _BY_LOAD,
+    "autotune_gaussian_process_noise": _BY_LOAD,
+    "adasum_chunk_size": "Adasum needs no chunks",
+    "num_nccl_streams": "collectives of GPU tensors do not use NCCL",
+    "controller": "this package's own sockets carry the control messages, whoever started the ranks",
+}
+
+
+def description(setting: Setting) -> str:
+    """What a setting does, or why it does nothing."""
+    if setting.name not in DOES_NOTHING:
+        return setting.help
+    return f"Accepted for compatibility, does nothing: {DOES_NOTHING[setting.name]}"
+
 
 def get(name: str, environ: Optional[Mapping[str, str]] = None) -> Any:
-    """The value of a setting in this process: its environment variable's, or the default."""
+    """The value of a setting in this process: its environment variable's, or the default.
+
+    Raises:
+        ValueError: the variable's text is wrong; names the variable, the text and what is expected.
+    """
     setting = BY_NAME[name]
     text = (os.environ if environ is None else environ).get(setting.env)
     return setting.default if text is None else setting.parse(text)
 
 
+def usable(name: str, environ: Optional[Mapping[str, str]] = None) -> Any:
+    """As `get`, but the default where the text is wrong: for what is needed to tell others of the mistake."""
+    try:
+        return get(name, environ)
+    except ValueError:
+        return BY_NAME[name].default
+
+
+def check(environ: Optional[Mapping[str, str]] = None) -> None:
+    """Raises ValueError if any setting's variable is wrong."""
+    for setting in SETTINGS:
+        get(setting.name, environ)
+
+
 def engine_settings(environ: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
-    """What the engine is told at init: name -> text, for all settings it knows."""
+    """What the engine is told at init: name -> text, for all settings it knows. Checks all the others too."""
+    check(environ)
     return {s.name: s.text(get(s.name, environ)) for s in SETTINGS if s.engine}
 
 
@@ -267,10 +238,10 @@ def flags_of_yaml(document: Mapping[str, Any]) -> Dict[str, Any]:
         if not setting.yaml or not isinstance(section, Mapping):
             continue
         if setting.yaml in section and section[setting.yaml] is not None:
-            value = section[setting.yaml]
+            value = setting.from_yaml(section[setting.yaml])  # names the file's key if it is wrong
             if setting.type is bool:  # both sides may be inverted; the flag wants its own sense
-                value = setting.from_yaml(value) != ("flag" in setting.inverted.split())
-            values[setting.dest] = value
+                value = value != ("flag" in setting.inverted.split())
+            values[setting.dest] = value if setting.scale == 1 else value / setting.scale
     return values
 
 
@@ -301,7 +272,7 @@ def add_arguments(parser: argparse.ArgumentParser, skip: Iterable[str] = ()) -> 
 
 def add_argument(container: Any, setting: Setting) -> None:
     """Adds one setting's flag, and its opposite if it is boolean, to a parser or group."""
-    text = setting.help.replace("%", "%%")
+    text = description(setting).replace("%", "%%")
     if setting.type is not bool:
         kind = int if setting.scale != 1 else setting.type
         choices = setting.choices or None

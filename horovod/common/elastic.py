@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-_REMOVED_ONLY = 1  # HostUpdateResult.removed of horovod.runner.elastic.worker
+_REMOVED_ONLY = 1  # of the flags "removed" (1) and "added" (2)
 
 
 class WorkerNotificationManager:
@@ -30,19 +30,9 @@ class WorkerNotificationManager:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: List[Any] = []
-        self._started = False
 
     def init(self, *args: Any, **kwargs: Any) -> None:
-        """Starts listening for the driver, once; a job without an elastic driver has nothing to hear."""
-        with self._lock:
-            if self._started:
-                return
-            self._started = True
-        try:
-            from horovod.runner.elastic.worker import start_notifications
-        except ImportError:
-            return
-        start_notifications(self, *args, **kwargs)
+        """Begins to listen for a driver. Jobs are static so far: there is none to hear."""
 
     def register_listener(self, listener: Any) -> None:
         """A state that wants to hear of changes."""

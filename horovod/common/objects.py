@@ -3,7 +3,8 @@
 
 An object travels as one message: a 16-byte frame header, the sizes of its buffers, the pickle, then the
 buffers. Large arrays are pickled out of band (protocol 5), so they are copied once and not inside the pickle
-stream. Only ranks of this job, which proved its secret, can send such a message.
+stream. Who can write such a message can run code here; so between hosts every message is sealed (seals.py)
+and nothing is unpickled that a rank of this job did not send, to this place in the program.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import struct
 from typing import Any, List, Optional
 
 from horovod.common import constants as c
-from horovod.common import engine, names
-from horovod.common.basics import basics
-from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
+from horovod.common import engine, names, topology
+from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id, ranks_of
+from horovod.common.seals import HEAD_BYTES, Messages
 
 _HEADER = struct.Struct("<QQ")  # pickle size, number of buffers
 _SIZE = struct.Struct("<Q")
@@ -56,31 +57,49 @@ def loads(message: Any) -> Any:
 
 
 def broadcast_bytes(data: Optional[bytearray], root_rank: int, name: str, process_set: int) -> bytearray:
-    """The root's bytes on every rank of the set; other ranks pass None. Names end in .sz and .t."""
-    size = ctypes.c_int64(len(data) if data is not None else 0)
-    _broadcast(size, f"{name}.sz", c.INT64, 1, root_rank, process_set)
-    payload = data if data is not None else bytearray(size.value)
+    """The root's bytes on every rank of the set; other ranks pass None. Names end in .sz and .t.
+
+    Raises:
+        HorovodInternalError: they were altered on their way; names the root and its host.
+    """
+    sealed = Messages(name, process_set)
+    head = bytearray(sealed.head(root_rank, data) if data is not None else HEAD_BYTES)
+    _broadcast(head, f"{name}.sz", root_rank, process_set)
+    payload = data if data is not None else bytearray(sealed.size_in(root_rank, head))
     if payload:
-        memory = (ctypes.c_char * len(payload)).from_buffer(payload)
-        _broadcast(memory, f"{name}.t", c.UINT8, len(payload), root_rank, process_set)
+        _broadcast(payload, f"{name}.t", root_rank, process_set)
+    sealed.exchanged()
+    if data is None:
+        sealed.check(root_rank, head, payload)
     return payload
 
 
-def _broadcast(memory: Any, name: str, dtype: int, count: int, root: int, process_set: int) -> None:
+def _broadcast(data: bytearray, name: str, root: int, process_set: int) -> None:
+    memory = (ctypes.c_char * len(data)).from_buffer(data)
     at = ctypes.addressof(memory)
-    request = engine.request(c.BROADCAST, name, dtype, (count,), at, at, root=root, process_set=process_set)
+    request = engine.request(
+        c.BROADCAST, name, c.UINT8, (len(data),), at, at, root=root, process_set=process_set
+    )
     engine.run_released(request, keep=memory)
 
 
 def allgather_bytes(data: bytearray, name: str, process_set: int) -> List[memoryview]:
-    """Every rank's bytes, in the order of the set. Names end in .sz and .t."""
-    packed = memoryview(_gathered(bytearray(_SIZE.pack(len(data))), f"{name}.sz", process_set)).cast("B")
-    sizes = [_SIZE.unpack_from(packed, at)[0] for at in range(0, len(packed), _SIZE.size)]
+    """Every rank's bytes, in the order of the set. Names end in .sz and .t.
+
+    Raises:
+        HorovodInternalError: a rank's bytes were altered on their way; names it and its host.
+    """
+    sealed = Messages(name, process_set)
+    mine = bytearray(sealed.head(topology.known().rank, data))
+    heads = memoryview(_gathered(mine, f"{name}.sz", process_set)).cast("B")
     everything = memoryview(_gathered(data, f"{name}.t", process_set)).cast("B")
-    parts = []
-    at = 0
-    for size in sizes:
+    sealed.exchanged()
+    parts, at = [], 0
+    for number, sender in enumerate(ranks_of(process_set)):
+        head = heads[number * HEAD_BYTES : (number + 1) * HEAD_BYTES]
+        size = sealed.size_in(sender, head)
         parts.append(everything[at : at + size])
+        sealed.check(sender, head, parts[-1])
         at += size
     return parts
 
@@ -114,7 +133,7 @@ def broadcast_object(
         The root's object: the same object on the root, a copy elsewhere.
     """
     wire = names.wire_name("broadcast", _DEFAULT_NAME if name is None else name)
-    is_root = basics.rank() == root_rank
+    is_root = topology.known().rank == root_rank
     message = dumps(obj) if is_root else None
     received = broadcast_bytes(message, root_rank, wire, process_set_id(process_set))
     return obj if is_root else loads(received)

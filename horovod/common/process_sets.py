@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets: groups of ranks that run collectives among themselves."""
+"""Process sets: groups of ranks that run collectives among themselves.
+
+This module owns them: the objects that users hold, which of these are registered, and the calls that register
+sets with the engine. The life cycle (basics.py) tells it when the engine has started and stopped.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Optional, Sequence, Union
+import ctypes
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
-from horovod.common.exceptions import NOT_INITIALIZED
+from horovod.common import _native, engine, names, seals, set_links, topology
+from horovod.common.constants import INVALID, OK
+from horovod.common.exceptions import HorovodInternalError
 
 _NOT_RANKS = "ProcessSet should be initialized with a list of process ranks or an mpi4py Comm object"
 
@@ -43,20 +50,19 @@ class ProcessSet:
         """Number of members, or None if the set is not registered."""
         if self.process_set_id is None:
             return None
-        return len(_basics().process_set_ranks(self.process_set_id))
+        return len(ranks_of(self.process_set_id))
 
     def rank(self) -> Optional[int]:
         """This process' index in the set, or None if the set is not registered."""
         if self.process_set_id is None:
             return None
-        index: int = _basics()._process_set_rank(self.process_set_id)
-        return index
+        return rank_in(self.process_set_id)
 
     def included(self) -> Optional[bool]:
         """Whether this process is a member; None if the members are not known yet."""
         if self.ranks is None:
             return None
-        return _basics().rank() in self.ranks
+        return topology.known().rank in self.ranks
 
     def __str__(self) -> str:
         return (
@@ -68,12 +74,6 @@ class ProcessSet:
 
 def _is_comm(value: Any) -> bool:
     return hasattr(value, "Get_rank") and hasattr(value, "Get_size")
-
-
-def _basics() -> Any:
-    from horovod.common.basics import basics  # it imports this module
-
-    return basics
 
 
 def _make_global() -> ProcessSet:
@@ -92,6 +92,7 @@ def _temp_process_set_object(process_set_id: int) -> ProcessSet:
 
 global_process_set = _make_global()
 _registered: List[ProcessSet] = []  # objects to invalidate when their set goes away
+_dynamic = False  # whether sets may be added and removed while running
 
 
 def process_set_id(process_set: Union[ProcessSet, int, None]) -> int:
@@ -115,10 +116,8 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     Returns:
         The registered set: the object passed, or a new one for a list of ranks.
     """
-    basics = _basics()
-    if not basics.is_initialized():
-        raise ValueError(NOT_INITIALIZED)
-    if not basics.dynamic_process_sets:
+    topology.known()
+    if not _dynamic:
         raise ValueError(
             "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow adding process sets after Horovod initialization."
         )
@@ -130,11 +129,9 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
             "the process set via a list of ranks."
         )
     try:
-        process_set.process_set_id = basics.register_process_set(process_set.ranks)
+        return register(process_set)
     except FileExistsError:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}") from None
-    _registered.append(process_set)
-    return process_set
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
@@ -143,17 +140,15 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     Returns:
         False if the set is not registered or is the global one.
     """
-    basics = _basics()
-    if not basics.is_initialized():
-        raise ValueError(NOT_INITIALIZED)
-    if not basics.dynamic_process_sets:
+    topology.known()
+    if not _dynamic:
         raise ValueError(
             "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow removing process sets after Horovod initialization."
         )
     number = process_set.process_set_id
     if number is None or number == 0:
         return False
-    removed: bool = basics.unregister_process_set(number)
+    removed = remove_ranks(number)
     for known in [p for p in _registered if p.process_set_id == number]:
         known.process_set_id = None
         _registered.remove(known)
@@ -161,18 +156,91 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     return removed
 
 
+# ------------------------------------------------------------------------------ sets in the engine --
+
+
+def register(process_set: ProcessSet) -> ProcessSet:
+    """Collective over all ranks: registers a set and opens its links. Raises FileExistsError if known."""
+    process_set.process_set_id = add_ranks(process_set.ranks or [])
+    _registered.append(process_set)
+    return process_set
+
+
+def add_ranks(ranks: Sequence[int]) -> int:
+    """Collective over all ranks: registers the set of these ranks with the engine and returns its number."""
+    size = topology.known().size
+    if len(set(ranks)) != len(ranks) or any(not 0 <= r < size for r in ranks) or not ranks:
+        what = "duplicate" if len(set(ranks)) != len(ranks) else "invalid"
+        raise ValueError(f"Tried to register process set with {what} rank: {list(ranks)}")
+    array = (ctypes.c_int32 * len(ranks))(*ranks)
+    number = int(_native.lib().hvd_add_process_set(array, len(ranks)))
+    if number < 0:
+        text = _native.last_error()
+        if number == INVALID and sorted(ranks) in all_ranks().values():
+            raise FileExistsError(text)
+        engine.raise_for(number, text)
+    names.forget_set(number)
+    seals.set_registered(number)
+    set_links.attach(topology.world(), sorted(ranks), number)
+    return number
+
+
+def remove_ranks(number: int) -> bool:
+    """Collective over all ranks: the engine forgets a set; False if there is none of that number."""
+    status = _native.lib().hvd_remove_process_set(number)
+    if status == OK:
+        return True
+    if status == INVALID:
+        return False
+    raise HorovodInternalError(_native.last_error())
+
+
+def ranks_of(number: int) -> List[int]:
+    """The members of a registered set, sorted."""
+    size = topology.known().size
+    array = (ctypes.c_int32 * size)()
+    count = _native.lib().hvd_process_set_ranks(number, array, size)
+    if count < 0:
+        raise ValueError("Process set does not exist or has not been registered.")
+    return list(array[:count])
+
+
+def rank_in(number: int) -> int:
+    """This process' index in a registered set."""
+    members = ranks_of(number)
+    rank = topology.known().rank
+    if rank not in members:
+        raise ValueError("Process is not part of provided process set.")
+    return members.index(rank)
+
+
+def all_ranks() -> Dict[int, List[int]]:
+    """Every registered set: number -> members."""
+    lib = _native.lib()
+    count = lib.hvd_process_set_ids(None, 0)
+    numbers = (ctypes.c_int32 * max(count, 1))()
+    count = min(count, lib.hvd_process_set_ids(numbers, count))
+    return {number: ranks_of(number) for number in sorted(numbers[:count])}
+
+
+# -------------------------------------------------------------------------------- the life cycle --
+
+
 def adopt(process_sets: Iterable[ProcessSet]) -> None:
     """Gives objects that were passed to init the ids under which the engine knows their ranks."""
-    known = {tuple(ranks): number for number, ranks in _basics()._get_process_set_ids_and_ranks().items()}
+    known = {tuple(ranks): number for number, ranks in all_ranks().items()}
     for process_set in process_sets:
         process_set.process_set_id = known[tuple(process_set.ranks or ())]
         if process_set not in _registered and process_set is not global_process_set:
             _registered.append(process_set)
 
 
-def on_init(size: int) -> None:
+def on_init(size: int, dynamic: bool) -> None:
     """Called when the engine has started with that many ranks."""
+    global _dynamic
+    seals.reset()
     global_process_set.ranks = list(range(size))
+    _dynamic = dynamic
 
 
 def on_shutdown() -> None:

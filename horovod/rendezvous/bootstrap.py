@@ -1,184 +1,195 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From "I am rank 3 of 8, the store is over there" to a started engine.
+"""From "the store is over there" to a started engine.
 
-1. Every rank listens, and puts a card (address, host, version, ...) into the job's store.
-2. Rank 0 collects the cards, checks that they fit together, and publishes them as one table.
-3. The first rank of each host hands the host's shared memory to the others (shared_memory.py).
-4. Every rank opens the links the engine planned (links.py); when all have, the engines start.
+1. Every rank asks the job's store for its place: rank, size, generation (generations.py).
+2. It listens, and puts a card (address, host, version, ...) on its generation's board.
+3. Rank 0 collects the cards, checks that they fit together, and publishes them as one table.
+4. The first rank of each host hands the host's shared memory to the others (shared_memory.py).
+5. Every rank opens the links the engine planned (planned_links.py); when all have, the engines start.
 
-The store fails all waiting ranks at once when one of them dies, so nobody waits in vain. A world of one does
-none of this: no sockets, no store.
+The store fails all waiting ranks at once when one of them fails or dies, so nobody waits in vain. A world of
+one does none of this: no sockets, no store.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import socket
 import time
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.common import _native, config, constants, nvidia
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError
-from horovod.rendezvous import links, shared_memory
-from horovod.rendezvous.auth import AuthenticationError
-from horovod.rendezvous.links import Acceptor, Tag
+from horovod.rendezvous import shared_memory
+from horovod.rendezvous.errors import StoreError, StoreTimeout, Superseded
+from horovod.rendezvous.identity import Identity
+from horovod.rendezvous.links import LinkAcceptor
+from horovod.rendezvous.network import interface_address, listen, loopback, machine_key, route_to
+from horovod.rendezvous.planned_links import PlannedLinks
+from horovod.rendezvous.store import StoreClient
 from horovod.rendezvous.world import World, alone
 from horovod.version import __version__
 
-_generation = 0  # how often this process has joined a world; keeps the store's keys of two starts apart
+Card = Dict[str, Any]
 
 SETS_DIFFER = "mismatching process sets"
-_SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 
-def start(identity: Any, card: Dict[str, Any]) -> World:
+def start(identity: Identity, facts: Callable[[Identity], Card]) -> World:
     """Joins the world the identity describes and starts the engine.
 
     Args:
-        identity: horovod.rendezvous.identity.Identity.
-        card: further facts that must be equal on all ranks, e.g. {"process_sets": [[0, 1]]}.
+        facts: further facts that must be equal on all ranks, e.g. {"process_sets": [[0, 1]]}; asked once rank
+            and size are known.
 
     Raises:
         HorovodInternalError: a rank is missing, died, or does not fit; the text names it.
+        ValueError: an argument or a setting of this rank is wrong; the others hear of it too.
     """
-    global _generation
-    _generation += 1
-    _configure_engine()
-    if identity.size == 1:
-        world = alone(identity.host)
-        _start_engine(world, None, [])
-        return world
-    timeout = float(config.get("gloo_timeout_seconds"))
+    if identity.meet is None:
+        facts(identity)
+        configure_engine()
+        return _started(alone(identity.host), None, [])
     try:
-        store = identity.open_store(timeout)
-    except RuntimeError as error:
-        who = f"rank {identity.rank} on {identity.host}"
-        raise HorovodInternalError(f"{who} could not join: {error}") from error
-    scope = f"init/{_generation}"
-    try:
-        world = _join(identity, store, card, scope, timeout)
-        _leave(store)
-        return world
+        store = identity.open_store(config.usable("gloo_timeout_seconds"))
     except (RuntimeError, OSError) as error:
-        text = str(error)
-        if not isinstance(error, _PeerFailed):
-            text = f"rank {identity.rank} on {identity.host} could not start: {error}"
-            _tell(store, scope, identity.rank, text)
-        _leave(store)
-        raise HorovodInternalError(text) from error
-    except BaseException as error:
-        text = f"rank {identity.rank} on {identity.host} gave up during init: {error!r}"
-        _tell(store, scope, identity.rank, text)
-        raise
+        raise HorovodInternalError(f"{identity} could not join: {error}") from error
+    try:
+        return _start_in(store, identity, facts)
     finally:
         store.close()
 
 
-class _PeerFailed(HorovodInternalError):
-    """Another rank could not start, and said why."""
+def configure_engine() -> None:
+    """Hands the settings to the engine. Raises ValueError for one that is wrong."""
+    settings = config.engine_settings()
+    settings["nccl_library"] = settings["nccl_library"] or nvidia.nccl_wheel()
+    for name, value in settings.items():
+        if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:
+            raise ValueError(f"{config.BY_NAME[name].env}: {_native.last_error()}")
 
 
-def _tell(store: Any, scope: str, rank: int, text: str) -> None:
-    """Lets the others fail with this reason: whatever they wait for becomes the reason.
-
-    Not `store.fail`: that is for ranks that die, and for ever; a script may catch the error and go on.
-    """
-    try:
-        for key in (f"card/{rank}", "table", f"linked/{rank}", "go"):
-            store.set(f"{scope}/{key}", b"!" + text.encode())
-    except (RuntimeError, OSError):
-        pass
-
-
-def _leave(store: Any) -> None:
-    """Says goodbye, so that hanging up is not taken for dying."""
-    try:
-        store.done()
-    except (RuntimeError, OSError):
-        pass
-
-
-def _get(store: Any, key: str, timeout: float) -> bytes:
-    value: bytes = store.get(key, timeout)
-    if value[:1] == b"!":
-        raise _PeerFailed(value[1:].decode())
-    return value
+def _start_in(store: StoreClient, identity: Identity, facts: Callable[[Identity], Card]) -> World:
+    """Forms a world; in an elastic job that may take several attempts: the driver gives out places anew."""
+    patience = config.usable("elastic_timeout" if identity.worker else "gloo_timeout_seconds")
+    while True:
+        me = identity
+        try:
+            me = identity.seated(store.join(identity.claim(), patience))
+            configure_engine()
+            world = _form(me, store, facts(me))
+            store.done()
+            return world
+        except Superseded:
+            continue
+        except (RuntimeError, OSError) as error:
+            text = str(error)  # of the store: somebody else's failure, which all have heard of
+            if isinstance(error, StoreTimeout) or not isinstance(error, StoreError):
+                text = f"{me} could not start: {error}"
+                _give_up(store, me, text)
+            store.done()
+            raise HorovodInternalError(text) from error
+        except BaseException as error:
+            _give_up(store, me, f"{me} gave up during init: {error!r}")
+            raise
 
 
-def _join(identity: Any, store: Any, card: Dict[str, Any], scope: str, timeout: float) -> World:
-    deadline = time.monotonic() + timeout
-    secret = store.secret
-    listener = links.listen(_my_address(store.address, store.port))
-    acceptor = Acceptor(listener, secret, set())
-    opened: List[socket.socket] = []
+def _give_up(store: StoreClient, me: Identity, text: str) -> None:
+    """Lets the others of this generation fail with this reason, if it has a place in one."""
+    if me.generation:
+        try:
+            store.fail(text)
+            store.done()
+        except StoreError:
+            pass
+
+
+def _form(me: Identity, store: StoreClient, facts: Card) -> World:
+    """Opens everything that this rank shares with the others, and starts the engine on it."""
+    if me.size == 1:
+        return _started(alone(me.host, me.generation), None, [])
+    deadline = time.monotonic() + float(config.get("gloo_timeout_seconds"))
+    (listener,) = listen([_my_address(store)])
+    acceptor = LinkAcceptor(listener, store.secret, me.generation, None)
     memory: Optional[shared_memory.SharedMemory] = None
+    links: Optional[PlannedLinks] = None
     try:
-        table = _exchange_cards(identity, store, dict(card, **_card(identity, listener)), scope, timeout)
-        world = World(identity.rank, table, secret)
-        planned = world.plan(range(world.size), 0)
-        acceptor.expect(_tags_to_accept(world, planned))
+        address, port = acceptor.address
+        table = _exchange_cards(me, store, dict(facts, **_card(me), address=address, port=port), deadline)
+        world = World(me.rank, table, store.secret, me.generation)
+        links = PlannedLinks(world, range(world.size), 0)
+        acceptor.expect(links.to_accept())
 
         def check() -> None:
-            _check_store(store, scope)
+            _check_store(store)
 
         if len(world.local_ranks) > 1:
-            host = world.host_of_rank[world.rank]
-            memory = shared_memory.share(
-                secret, f"{store.port} {scope} {host} {table[0]['nonce']}", world.rank, world.local_ranks,
-                deadline, check,
-            )  # fmt: skip
-        addresses = [(card["address"], card["port"]) for card in table]
-        ready = open_links(world, planned, addresses, acceptor, deadline, check, opened)
-        _all_linked(identity, store, scope, deadline)
-        taken, memory = memory, None  # the engine owns the descriptors from here, whatever it answers
-        for sock in opened:
-            sock.detach()
-        opened.clear()
-        _start_engine(world, taken, ready)
-        return world
+            name = f"{world.host_of_rank[me.rank]} {table[0]['nonce']}"
+            host = shared_memory.Host(store.secret, me.generation, name, me.rank, world.local_ranks)
+            memory = shared_memory.share(host, deadline, check)
+        links.open([(card["address"], card["port"]) for card in table], acceptor, deadline, check)
+        _all_linked(me, store, deadline)
+        taken, memory = memory, None  # the engine owns the descriptors, whatever it answers
+        try:
+            return _started(world, taken, links.for_engine())
+        finally:
+            links.forget()
     finally:
         acceptor.close()
-        for sock in opened:
-            sock.close()
+        if links is not None:
+            links.close()
         if memory is not None:
             memory.close()
 
 
-def _card(identity: Any, listener: socket.socket) -> Dict[str, Any]:
-    address, port = links.addresses_of(listener)
+def _started(world: World, memory: Optional[shared_memory.SharedMemory], links: Sequence[Link]) -> World:
+    ready = (Link * max(len(links), 1))(*links)
+    if _native.lib().hvd_start(world.for_engine(memory), ready, len(links)) != constants.OK:
+        raise HorovodInternalError(f"{world.describe(world.rank)}: {_native.last_error()}")
+    return world
+
+
+def _card(me: Identity) -> Card:
     return {
-        "rank": identity.rank,
-        "size": identity.size,
-        "address": address,
-        "port": port,
-        "host": identity.host,
-        "host_key": shared_memory.host_key(identity.host),
+        "rank": me.rank,
+        "size": me.size,
+        "host": me.host,
+        "host_key": f"{me.host_key or me.host}|{machine_key()}",
         "version": __version__,
         "pid": os.getpid(),
         "nonce": os.urandom(8).hex(),
-        "link_security": str(config.get("link_security")).lower(),
     }
 
 
-def _exchange_cards(
-    identity: Any, store: Any, mine: Dict[str, Any], scope: str, timeout: float
-) -> List[Dict[str, Any]]:
-    store.set(f"{scope}/card/{identity.rank}", json.dumps(mine).encode())
-    if identity.rank == 0:
-        cards = [json.loads(_get(store, f"{scope}/card/{r}", timeout)) for r in range(identity.size)]
-        problem = _misfit(cards)
-        if problem:
-            raise HorovodInternalError(problem)
-        store.set(f"{scope}/table", json.dumps(cards).encode())
-        return cards
-    table: List[Dict[str, Any]] = json.loads(_get(store, f"{scope}/table", timeout))
-    return table
+def _my_address(store: StoreClient) -> str:
+    """Where other ranks can reach this one: the chosen interface, or the one that leads to the store."""
+    interface = config.get("gloo_iface")
+    if not interface:
+        return route_to(store.address) or loopback()
+    try:
+        return interface_address(interface)
+    except ValueError as error:
+        raise RuntimeError(f"HOROVOD_GLOO_IFACE={interface}: {error}") from error
 
 
-def _misfit(cards: List[Dict[str, Any]]) -> str:
+# ------------------------------------------------------------------------------------- on the board --
+
+
+def _exchange_cards(me: Identity, store: StoreClient, mine: Card, deadline: float) -> List[Card]:
+    store.set(f"card/{me.rank}", json.dumps(mine).encode())
+    if me.rank != 0:
+        table: List[Card] = json.loads(store.get("table", _left(deadline)))
+        return table
+    cards = [json.loads(store.get(f"card/{rank}", _left(deadline))) for rank in range(me.size)]
+    problem = _misfit(cards)
+    if problem:
+        raise HorovodInternalError(problem)
+    store.set("table", json.dumps(cards).encode())
+    return cards
+
+
+def _misfit(cards: List[Card]) -> str:
     """What does not fit between the ranks, or ""."""
     first = cards[0]
     for card in cards:
@@ -190,11 +201,6 @@ def _misfit(cards: List[Dict[str, Any]]) -> str:
             )
         if card["size"] != first["size"]:
             return f"{who} believes in {card['size']} ranks, rank 0 on {first['host']} in {first['size']}"
-        if card["link_security"] != first["link_security"]:
-            return (
-                f"{who} has HOROVOD_LINK_SECURITY={card['link_security']} but rank 0 on {first['host']} has "
-                f"{first['link_security']}: set it to the same value everywhere"
-            )
         ours, theirs = first.get("process_sets"), card.get("process_sets")
         if ours != theirs:
             return (
@@ -204,132 +210,24 @@ def _misfit(cards: List[Dict[str, Any]]) -> str:
     return ""
 
 
-def _all_linked(identity: Any, store: Any, scope: str, deadline: float) -> None:
+def _all_linked(me: Identity, store: StoreClient, deadline: float) -> None:
     """A barrier through the store, so that a rank which dies before its links are up fails the others."""
-    store.set(f"{scope}/linked/{identity.rank}", b"1")
-    if identity.rank == 0:
-        for r in range(identity.size):
-            _get(store, f"{scope}/linked/{r}", max(deadline - time.monotonic(), 1.0))
-        store.set(f"{scope}/go", b"1")
+    store.set(f"linked/{me.rank}", b"1")
+    if me.rank == 0:
+        for rank in range(me.size):
+            store.get(f"linked/{rank}", _left(deadline))
+        store.set("go", b"1")
     else:
-        _get(store, f"{scope}/go", max(deadline - time.monotonic(), 1.0))
+        store.get("go", _left(deadline))
 
 
-def _check_store(store: Any, scope: str) -> None:
-    """Raises if the job has failed; "go" cannot be there yet, so a timeout means all is well."""
-    from horovod.rendezvous.store import StoreTimeout
-
+def _check_store(store: StoreClient) -> None:
+    """Raises if the generation has failed; "go" cannot be there yet, so a timeout means all is well."""
     try:
-        _get(store, f"{scope}/go", 0.0)
+        store.get("go", 0.0)
     except StoreTimeout:
         pass
 
 
-def _my_address(store_address: str, store_port: int) -> str:
-    """Where other ranks can reach this one: the chosen interface, or the one that leads to the store."""
-    interface = config.get("gloo_iface")
-    if interface:
-        return _interface_address(interface)
-    family = socket.AF_INET6 if ":" in store_address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends nothing
-        probe.connect((store_address, store_port or 9))
-        return str(probe.getsockname()[0])
-
-
-def _interface_address(interface: str) -> str:
-    import fcntl
-    import struct
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = struct.pack("256s", interface[:15].encode())
-        try:
-            packed = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-        except OSError as error:
-            names = ", ".join(name for _, name in socket.if_nameindex())
-            text = f"HOROVOD_GLOO_IFACE={interface}: {error.strerror}; this host has {names}"
-            raise RuntimeError(text) from error
-    return socket.inet_ntoa(packed[20:24])
-
-
-# ------------------------------------------------------------------------------------------- links --
-
-
-def _tag_of(world: World, link: Link) -> Tag:
-    """Both ends name a link by the side that dials it; a DATA_OUT here is a DATA_IN there."""
-    kind = link.kind
-    if not link.dial and kind in (constants.LINK_DATA_OUT, constants.LINK_DATA_IN):
-        kind = constants.LINK_DATA_IN if kind == constants.LINK_DATA_OUT else constants.LINK_DATA_OUT
-    ends = (world.rank, link.peer) if link.dial else (link.peer, world.rank)
-    return Tag(kind, link.process_set, link.hop, *ends)
-
-
-def _tags_to_accept(world: World, planned: Sequence[Link]) -> Set[Tag]:
-    return {_tag_of(world, link) for link in planned if not link.dial}
-
-
-def open_links(
-    world: World,
-    planned: Sequence[Link],
-    addresses: Sequence[Tuple[str, int]],
-    acceptor: Any,
-    deadline: float,
-    check: Any,
-    opened: List[socket.socket],
-) -> List[Link]:
-    """Dials and accepts all planned links; returns them with open descriptors.
-
-    Args:
-        addresses: every rank's listener.
-        acceptor: already expecting the links to accept.
-        check: called now and then; raises when the job has failed.
-        opened: receives the sockets, so that the caller can close them if something fails later.
-    """
-    sockets: Dict[Tag, socket.socket] = {}
-    keys: Dict[Tag, bytes] = {}
-    for link in planned:
-        if link.dial:
-            tag = _tag_of(world, link)
-            address, port = addresses[link.peer]
-            try:
-                sockets[tag] = links.dial(address, port, world.secret, tag, deadline, keys)
-            except (OSError, AuthenticationError) as error:
-                check()  # if the peer died, the store's reason is better than ours
-                raise HorovodInternalError(
-                    f"could not connect to {world.describe(link.peer)} at {address}:{port}: {error}. "
-                    "Does a firewall between the hosts block it?"
-                ) from error
-            opened.append(sockets[tag])
-    while not acceptor.wait(0.2):
-        check()
-        if time.monotonic() > deadline:
-            late = sorted({tag.from_rank for tag in acceptor.missing()})
-            who = ", ".join(world.describe(rank) for rank in late)
-            raise HorovodInternalError(f"no connection from {who} within the time limit")
-    accepted = acceptor.take()
-    opened.extend(accepted.values())
-    sockets.update(accepted)
-    keys.update(acceptor.keys)
-    ready = []
-    for link in planned:
-        tag = _tag_of(world, link)
-        sock = sockets[tag]
-        sock.settimeout(None)
-        key = (ctypes.c_uint8 * 32)(*keys[tag])
-        ready.append(Link(link.kind, link.peer, link.process_set, link.hop, link.dial, sock.fileno(), key))
-    return ready
-
-
-def _configure_engine() -> None:
-    """Hands the settings over, before anything is made by them."""
-    settings = config.engine_settings()
-    settings["nccl_library"] = settings["nccl_library"] or nvidia.nccl_wheel()
-    for name, value in settings.items():
-        if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:
-            raise HorovodInternalError(_native.last_error())
-
-
-def _start_engine(world: World, memory: Optional[shared_memory.SharedMemory], ready: Sequence[Link]) -> None:
-    lib = _native.lib()
-    opened = (Link * max(len(ready), 1))(*ready)
-    if lib.hvd_start(world.for_engine(memory), opened, len(ready)) != constants.OK:
-        raise HorovodInternalError(f"{world.describe(world.rank)}: {_native.last_error()}")
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 1.0)

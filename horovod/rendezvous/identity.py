@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who this process is in the job, and how it meets the others.
 
-`detect()` asks the readers (horovod/rendezvous/readers, one file per launcher) in order; the first that
-recognises its launcher's environment wins. Without a launcher the process is a world of its own.
+    identity = detect()                          who am I, according to the launcher (detection.py)
+    store = identity.open_store(30)              where the ranks of this job meet
+    seat = store.join(identity.claim(), 30)      which rank, of how many, in which generation
+    me = identity.seated(seat)
+
+In a static job the seat repeats what the launcher's variables say; in an elastic one (`worker` is set) the
+driver decides, and rank and size are unknown before.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
-from typing import Callable, List, Mapping, Optional, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from horovod.rendezvous.store import StoreClient, StoreError
-
-UNKNOWN = -1
+from horovod.rendezvous.errors import StoreError
+from horovod.rendezvous.generations import UNKNOWN, Claim, Seat
+from horovod.rendezvous.store import StoreClient
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class Identity:
 
     rank: int
     size: int
-    host: str  # shown in errors; ranks with equal host share memory
+    host: str  # as shown in errors, e.g. "node7"
     launcher: str  # e.g. "horovodrun" or "Open MPI's mpirun"
     local_rank: int = UNKNOWN
     local_size: int = UNKNOWN
@@ -34,12 +39,34 @@ class Identity:
     meet: Optional[Callable[[Identity, float], StoreClient]] = None
     # How ranks found out who they are, in words, for `horovodrun --check` and errors.
     found_by: str = ""
+    # Ranks with equal keys share memory, if they run on one machine; "": the host's name decides. For
+    # launchers whose names of hosts are not for reading (a Ray node id).
+    host_key: str = ""
+    # The id by which an elastic driver knows this process while its rank changes, e.g. "node7[1]".
+    worker: str = ""
+    # The ranks of the job that form this world, in their new order: hvd.init(comm=[2, 0]). (): all.
+    group: Tuple[int, ...] = ()
+    # Which life of the world this is, once seated.
+    generation: int = 0
+
+    def __str__(self) -> str:
+        who = f"rank {self.rank}" if self.rank != UNKNOWN else f"worker {self.worker}"
+        return f"{who} on {self.host}"
 
     def open_store(self, timeout: float = 30.0) -> StoreClient:
         """A connection to the store that all ranks of this job share."""
         if self.meet is None:
             raise StoreError("a world of one process has no store")
         return self.meet(self, timeout)
+
+    def claim(self) -> Claim:
+        """What to ask the store for."""
+        return Claim(self.worker, self.rank, self.size, self.group, self.host, os.getpid())
+
+    def seated(self, seat: Seat) -> Identity:
+        """This process in the generation it was given a place in."""
+        given: Dict[str, Any] = dict(seat.as_dict())
+        return replace(self, **{name: value for name, value in given.items() if value != UNKNOWN})
 
 
 def subset(identity: Identity, ranks: Sequence[int]) -> Identity:
@@ -50,6 +77,10 @@ def subset(identity: Identity, ranks: Sequence[int]) -> Identity:
     chosen = [int(rank) for rank in ranks]
     if chosen == list(range(identity.size)) or not chosen:
         return identity
+    if identity.worker:
+        raise ValueError(
+            f"hvd.init(comm={chosen}): the ranks of an elastic job are not known before hvd.init()"
+        )
     if len(set(chosen)) != len(chosen) or not all(0 <= rank < identity.size for rank in chosen):
         raise ValueError(f"hvd.init(comm={chosen}): ranks must be different and below {identity.size}")
     if identity.rank not in chosen:
@@ -57,16 +88,18 @@ def subset(identity: Identity, ranks: Sequence[int]) -> Identity:
             f"hvd.init(comm={chosen}) on rank {identity.rank}, which is not in the list; "
             "call it on the listed ranks only, or with a list that contains the caller"
         )
-
-    def meet(me: Identity, timeout: float) -> StoreClient:
-        store = identity.open_store(timeout)
-        store.scope = f"only {chosen}/"
-        return store
-
-    mine = chosen.index(identity.rank)
-    meets = meet if len(chosen) > 1 else None
-    text = f"{identity.found_by}; ranks {chosen} only"
-    return Identity(mine, len(chosen), identity.host, identity.launcher, meet=meets, found_by=text)
+    return replace(
+        identity,
+        rank=chosen.index(identity.rank),
+        size=len(chosen),
+        local_rank=UNKNOWN,
+        local_size=UNKNOWN,
+        cross_rank=UNKNOWN,
+        cross_size=UNKNOWN,
+        meet=identity.meet if len(chosen) > 1 else None,
+        found_by=f"{identity.found_by}; ranks {chosen} only",
+        group=tuple(chosen),
+    )
 
 
 def alone() -> Identity:
@@ -79,27 +112,17 @@ def host_name() -> str:
     return os.environ.get("HOROVOD_HOSTNAME") or socket.gethostname()
 
 
-def detect(env: Optional[Mapping[str, str]] = None) -> Identity:
-    """Who this process is, according to the first launcher recognised."""
-    from horovod.rendezvous.readers import READERS
-
-    variables = os.environ if env is None else env
-    for read in READERS:
-        identity = read(variables)
-        if identity is not None:
-            return check(identity)
-    return alone()
-
-
 def check(identity: Identity) -> Identity:
     """Refuses numbers that cannot be, naming the launcher they came from."""
+    if identity.worker:
+        return identity  # the driver knows
     if not 0 <= identity.rank < identity.size:
         raise ValueError(
             f"{identity.launcher} says this is rank {identity.rank} of {identity.size}, which cannot be "
             f"({identity.found_by}). Were these variables copied from another job?"
         )
     if identity.size == 1:
-        return Identity(0, 1, identity.host, identity.launcher, 0, 1, 0, 1, None, identity.found_by)
+        return replace(identity, rank=0, local_rank=0, local_size=1, cross_rank=0, cross_size=1, meet=None)
     return identity
 
 

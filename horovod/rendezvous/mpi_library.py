@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import ctypes.util
 import glob
 import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
-from horovod.common import config
+from horovod.common import _native, config, exit_reason
 
 LIBRARY_VARIABLE = "HOROVOD_MPI_LIBRARY"
+_PART_TAG = 28042  # of the messages that make a communicator; any number that nobody else uses for that
 OPEN_MPI, MPICH, STANDARD = "Open MPI", "MPICH", "MPI standard ABI"
 
 
@@ -123,13 +123,18 @@ class Communicator:
         """A private copy (collective): our messages never meet the user's."""
         new = ctypes.c_uint64()
         self.mpi._call("MPI_Comm_dup", ctypes.c_uint64(self.handle), ctypes.byref(new))
-        copy = Communicator(self.mpi, new.value)
-        self.mpi._call(
-            "MPI_Comm_set_errhandler",
-            ctypes.c_uint64(copy.handle),
-            ctypes.c_uint64(self.mpi.abi.errors_return),
-        )
-        return copy
+        return Communicator(self.mpi, new.value)._returning_errors()
+
+    def part(self, ranks: Sequence[int]) -> Communicator:
+        """A private communicator of these ranks, in this order; collective over them alone."""
+        whole, some, new = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+        numbers = (ctypes.c_int * len(ranks))(*ranks)
+        self.mpi._call("MPI_Comm_group", self._comm, ctypes.byref(whole))
+        self.mpi._call("MPI_Group_incl", whole, len(ranks), numbers, ctypes.byref(some))
+        self.mpi._call("MPI_Comm_create_group", self._comm, some, _PART_TAG, ctypes.byref(new))
+        for group in (whole, some):
+            self.mpi._call("MPI_Group_free", ctypes.byref(group))
+        return Communicator(self.mpi, new.value)._returning_errors()
 
     def bcast(self, data: Optional[bytes], root: int, timeout: float) -> bytes:
         """root's data, everywhere."""
@@ -154,6 +159,10 @@ class Communicator:
             "MPI_Iallgather", timeout, mine, width, self._byte, everything, width, self._byte, self._comm
         )
         return [everything.raw[i * width : (i + 1) * width] for i in range(self.size)]
+
+    def _returning_errors(self) -> Communicator:
+        self.mpi._call("MPI_Comm_set_errhandler", self._comm, ctypes.c_uint64(self.mpi.abi.errors_return))
+        return self
 
     @property
     def _comm(self) -> ctypes.c_uint64:
@@ -223,9 +232,7 @@ def load(family: Optional[str] = None) -> Mpi:
 def found() -> bool:
     """Whether there is an MPI library to load, without loading it."""
     known = candidates()
-    return any(os.path.isabs(path) and os.path.exists(path) for path in known) or bool(
-        ctypes.util.find_library("mpi")
-    )
+    return any(os.path.isabs(path) and os.path.exists(path) for path in known) or bool(_installed())
 
 
 def fits(found: str, family: str) -> bool:
@@ -246,10 +253,17 @@ def candidates() -> List[str]:
             paths += sorted(glob.glob(os.path.join(prefix, folder, "libmpi.so*")), key=len)
             paths += sorted(glob.glob(os.path.join(prefix, folder, "libmpich.so*")), key=len)
             paths += sorted(glob.glob(os.path.join(prefix, folder, "libmpi_abi.so*")), key=len)
-    found = ctypes.util.find_library("mpi")
+    found = _installed()
     paths += [found] if found else []
     paths += ["libmpi.so.40", "libmpi.so.12", "libmpi.so", "libmpich.so", "libmpi_abi.so.0"]
     return list(dict.fromkeys(paths))
+
+
+def _installed() -> Optional[str]:
+    """The libmpi that the system's linker knows."""
+    from ctypes.util import find_library  # runs programs, and imports what that takes: not for everybody
+
+    return find_library("mpi")
 
 
 def mapped_libraries() -> List[str]:
@@ -306,25 +320,14 @@ def threads_supported() -> bool:
 
 # ------------------------------------------------------------------------------------- ending in order
 
-_crashed = False
-
 
 def _finalise_at_exit(mpi: Mpi) -> None:
     """MPI_Finalize at a normal end; not after an uncaught exception, so that mpirun ends the other ranks."""
-    before = sys.excepthook
-
-    def hook(kind: Any, value: Any, traceback: Any) -> None:
-        global _crashed
-        _crashed = True
-        before(kind, value, traceback)
-
-    sys.excepthook = hook
 
     def end() -> None:
-        module = sys.modules.get("horovod.common.basics")
-        if module is not None:
-            module.basics.shutdown()
-        if not _crashed:
+        reason = exit_reason.of_this_process()
+        _native.lib().hvd_stop(reason.encode() if reason else None)  # it may still move data over MPI
+        if reason is None:
             mpi.finalize()
 
     atexit.register(end)

@@ -1,150 +1,171 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which address to use: asked of the routing table, not guessed from interface names."""
+"""Addresses and sockets of this machine: asked of the kernel, not guessed from interface names."""
 
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import os
 import socket
 import struct
-from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Set
+from typing import List, Optional, Sequence, Tuple
 
-from horovod.rendezvous.store import StoreError
+from horovod.common import config
+from horovod.rendezvous.errors import CannotListen
+from horovod.rendezvous.fork import guard
 
-LOOPBACK = "127.0.0.1"
-_SIOCGIFADDR = 0x8915
-
-
-@dataclass
-class AddressPlan:
-    """Where the store listens and how each host reaches it."""
-
-    bind: List[str]
-    store_for: Dict[str, str]  # host -> address of the store as seen from there
-    local: Set[str]  # hosts that are this machine
-    reasons: List[str] = field(default_factory=list)  # for --verbose
+LISTEN_BACKLOG = 1024
+_SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
+# Reserved for documentation: any route to the world will do.
+_SOMEWHERE = ("203.0.113.1", "2001:db8::1")
 
 
-def choose_addresses(hosts: List[str], nics: Optional[List[str]] = None) -> AddressPlan:
-    """Plans the store's addresses for these hosts."""
-    local = {host for host in hosts if is_local(host)}
-    remote = [host for host in hosts if host not in local]
-    plan = AddressPlan([], {}, local)
-    if not remote:
-        plan.bind = [LOOPBACK]
-        plan.store_for = {host: LOOPBACK for host in hosts}
-        plan.reasons.append(f"all hosts are this machine: workers meet at {LOOPBACK}")
-        return plan
-    for host in remote:
-        if nics:
-            address = interface_address(nics[0])
-            why = f"interface {nics[0]} was asked for"
-        else:
-            address = source_address(host)
-            why = f"it is this machine's address on the route to {host}"
-        plan.store_for[host] = address
-        plan.bind.append(address)
-        plan.reasons.append(f"{host} reaches the launcher at {address}: {why}")
-    # Local ranks must tell their peers an address that other hosts can reach, so they use one as well.
-    for host in local:
-        plan.store_for[host] = plan.bind[0]
-    plan.bind = list(dict.fromkeys(plan.bind))
-    return plan
+def family_of(address: str) -> socket.AddressFamily:
+    """The address family of a numeric address."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a numeric address means this machine wherever it is used."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def loopback() -> str:
+    """The address under which processes of this machine reach each other; "::1" where there is no IPv4."""
+    return "127.0.0.1" if can_bind("127.0.0.1") else "::1"
 
 
 def is_local(host: str) -> bool:
     """Whether a host name means this machine."""
-    here = ("localhost", LOOPBACK, "::1", socket.gethostname(), os.environ.get("SLURMD_NODENAME"))
+    here = ("localhost", "127.0.0.1", "::1", socket.gethostname(), os.environ.get("SLURMD_NODENAME"))
     if host in here:
         return True
     try:
-        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except OSError:
         return False  # perhaps a name only ssh's configuration knows
-    return any(str(address).startswith("127.") or can_bind(str(address)) for address in addresses)
+    return any(is_loopback(address) or can_bind(address) for address in addresses)
 
 
 def can_bind(address: str) -> bool:
     """An address is ours if and only if the kernel lets us bind it: no list of interfaces needed."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
+    try:
+        with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
             return True
-        except OSError:
-            return False
+    except OSError:
+        return False
 
 
 def own_addresses() -> List[str]:
-    """The IPv4 addresses of this machine's interfaces, loopback aside."""
+    """The addresses of this machine's interfaces, one of each, loopback aside."""
     found = []
     for _, name in socket.if_nameindex():
         try:
             found.append(interface_address(name))
         except ValueError:
-            pass  # down, or IPv6 only
-    return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
+            pass  # down
+    return [address for address in dict.fromkeys(found) if not is_loopback(address)]
 
 
 def route_to(target: str) -> Optional[str]:
-    """The address this machine would use towards another; None without a route."""
+    """The address this machine would use towards another; None without a route, or for this machine."""
     try:
         family, _, _, _, where = socket.getaddrinfo(target, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(where)  # sends nothing
+            probe.connect(where)  # connecting a datagram socket sends nothing
             found = str(probe.getsockname()[0])
     except OSError:
         return None
-    return None if found.startswith("127.") else found
+    return None if is_loopback(found) else found
 
 
-def source_address(host: str) -> str:
-    """The address this machine would use to talk to a host (nothing is sent)."""
-    from horovod.runner.ssh import real_name
-
-    try:
-        family, _, _, _, target = socket.getaddrinfo(real_name(host), 9, type=socket.SOCK_DGRAM)[0]
-    except OSError as error:
-        raise ValueError(
-            f"Cannot resolve host {host} ({error}). Check its spelling, DNS or /etc/hosts, "
-            "or give it a HostName in ~/.ssh/config"
-        ) from error
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(target)
-        except OSError as error:
-            raise ValueError(f"There is no route to host {host} ({target[0]}): {error}") from error
-        return str(probe.getsockname()[0])
+def primary_address(towards: Optional[str] = None) -> str:
+    """This machine's address on the route towards a host (or the world); loopback without a network."""
+    for target in (towards, *_SOMEWHERE):
+        found = route_to(target) if target else None
+        if found:
+            return found
+    return next(iter(own_addresses()), loopback())
 
 
 def interface_address(name: str) -> str:
-    """The IPv4 address of an interface, e.g. "eth0"."""
+    """The IPv4 address of an interface, e.g. "eth0", or else its IPv6 address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         request = struct.pack("256s", name[:15].encode())
         try:
             return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24])
         except OSError as error:
+            address = _ipv6_address(name)
+            if address is not None:
+                return address
             known = ", ".join(interface for _, interface in socket.if_nameindex())
             raise ValueError(
-                f"Network interface {name} does not exist or has no IPv4 address; interfaces here: {known}"
+                f"Network interface {name} does not exist or has no address; interfaces here: {known}"
             ) from error
+
+
+def _ipv6_address(interface: str) -> Optional[str]:
+    """The first address of an interface that other hosts can use without knowing the interface."""
+    try:
+        with open("/proc/net/if_inet6", encoding="ascii") as table:
+            for line in table:  # e.g. "20010db8000000000000000000000001 02 40 00 80 eth0"; 20: link-local
+                digits, _, _, scope, _, name = line.split()
+                if name == interface and scope != "20":
+                    return str(ipaddress.IPv6Address(int(digits, 16)))
+    except OSError:
+        pass  # a kernel without IPv6
+    return None
+
+
+def machine_key() -> str:
+    """Equal for processes that reach each other over the loopback interface and its abstract Unix sockets.
+
+    The kernel's boot id tells machines apart even if they carry one name; the network namespace, containers.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()}|{os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return socket.gethostname()
 
 
 def listen(addresses: Sequence[str], port: int = 0) -> List[socket.socket]:
     """Listening sockets on one port of each address; the port of the first decides when it is 0."""
     sockets: List[socket.socket] = []
     for address in dict.fromkeys(addresses):
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = guard(socket.socket(family_of(address), socket.SOCK_STREAM))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((address, sockets[0].getsockname()[1] if sockets else port))
+            sock.bind((address, address_of(sockets[0])[1] if sockets else port))
+            sock.listen(LISTEN_BACKLOG)
         except OSError as error:
-            sock.close()
-            for other in sockets:
-                other.close()
-            raise StoreError(f"cannot listen on {address}:{port}: {error}") from error
-        sock.listen(1024)
+            for one in (sock, *sockets):
+                one.close()
+            raise CannotListen(f"cannot listen on {address}:{port}: {error}") from error
         sockets.append(sock)
     return sockets
+
+
+def address_of(sock: socket.socket) -> Tuple[str, int]:
+    """Address and port of this end of a socket; those of a Unix socket are its name and 0."""
+    name = sock.getsockname()
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name), 0)
+
+
+def tune(sock: socket.socket) -> None:
+    """Small messages leave at once; a peer that vanished without a word is noticed after the time that
+    HOROVOD_NETWORK_TIMEOUT_SECONDS allows for silence, and not before: a cable may be plugged in again."""
+    if sock.family == socket.AF_UNIX:
+        return
+    seconds = int(config.usable("network_timeout_seconds"))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (  # e.g. for 30 s: the first probe after 10 s, then four more, 5 s apart
+        ("TCP_KEEPIDLE", max(seconds // 3, 1)),
+        ("TCP_KEEPINTVL", max(seconds // 6, 1)),
+        ("TCP_KEEPCNT", 4),
+        ("TCP_USER_TIMEOUT", seconds * 1000),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -2,7 +2,7 @@
 """Meeting without a launcher of ours: rank 0 serves the store itself and tells the others where it is.
 
 How it tells them is the only thing that differs: over MPI (over_mpi.py), through a private file
-(over_file.py), through torchrun's store (readers/torchrun.py), or they know already (readers/plain.py).
+(over_file.py), through PyTorch's store (readers/torchrun.py), or they know already (readers/plain.py).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import base64
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from horovod.rendezvous import auth
-from horovod.rendezvous.network import LOOPBACK, own_addresses, route_to
+from horovod.rendezvous.errors import StoreError
 from horovod.rendezvous.store import StoreClient
 
 if TYPE_CHECKING:
     from horovod.rendezvous.identity import Identity
-    from horovod.rendezvous.store_server import StoreServer
+    from horovod.rendezvous.store_server import Event, StoreServer
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,14 @@ class Offer:
 
     def connect(self, me: Identity, timeout: float) -> StoreClient:
         """Enters the store at the first address that answers."""
-        error: Optional[Exception] = None
+        failure = StoreError("the job's store has no address")
         for address in self.addresses:
             share = timeout / len(self.addresses)
             try:
-                return StoreClient(
-                    address, self.port, self.secret, rank=me.rank, size=me.size, host=me.host, timeout=share
-                )
-            except RuntimeError as failure:
-                error = failure
-        assert error is not None
-        raise error
+                return StoreClient(address, self.port, self.secret, host=me.host, rank=me.rank, timeout=share)
+            except StoreError as error:
+                failure = error
+        raise failure
 
 
 # One server and one offer per job and process: a later hvd.init() meets at the same place.
@@ -64,11 +61,26 @@ _servers: Dict[str, StoreServer] = {}
 _offers: Dict[str, Offer] = {}
 
 
-def serve(job: str, addresses: List[str], size: int, port: int = 0, secret: Optional[bytes] = None) -> Offer:
+def name_of(job: str, me: Identity) -> str:
+    """The name of a meeting: worlds of part of a job's ranks meet at places of their own.
+
+    So hvd.init(comm=[1, 2]) works while rank 0, which serves the whole job's store, has not called it yet.
+    """
+    return f"{job} only {','.join(map(str, me.group))}" if me.group else job
+
+
+def serve(
+    job: str,
+    addresses: List[str],
+    size: Optional[int],
+    port: int = 0,
+    secret: Optional[bytes] = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> Offer:
     """Starts the store in this process (rank 0) and returns where it is."""
     from horovod.rendezvous.store_server import StoreServer
 
-    server = StoreServer(secret or auth.make_secret(), addresses, port, size)
+    server = StoreServer(secret or auth.make_secret(), addresses, port, size, on_event=on_event)
     _servers[job] = server
     atexit.register(_leave, server, os.getpid())
     return remember(job, Offer(server.addresses, server.port, server.secret))
@@ -90,10 +102,3 @@ def remember(job: str, offer: Offer) -> Offer:
 def remembered(job: str) -> Optional[Offer]:
     """The offer of an earlier hvd.init()."""
     return _offers.get(job)
-
-
-def primary_address(towards: Optional[str] = None) -> str:
-    """This machine's address on the route towards a host (or the world); loopback without a network."""
-    somewhere = "203.0.113.1"  # reserved for documentation: any route will do
-    found = (route_to(towards) if towards else None) or route_to(somewhere)
-    return found or next(iter(own_addresses()), LOOPBACK)

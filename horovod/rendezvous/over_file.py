@@ -2,8 +2,9 @@
 """Meeting through a private file in a folder that all hosts of the job share, usually the home directory.
 
 Rank 0 writes where its store is, and the secret, into a file that only this user can read (mode 0600); the
-others wait for it. So the secret is exactly as private as the user's home directory (and, on NFS, as the
-network it is mounted over). HOROVOD_RENDEZVOUS_DIR names another shared folder.
+others wait for it, and once all have read it, it is gone. So the secret is exactly as private as the user's
+home directory (and, on NFS, as the network it is mounted over). HOROVOD_RENDEZVOUS_DIR names another shared
+folder.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import secrets
 import stat
 import time
-from typing import Any, List, Optional
+from typing import Callable, Optional
 
 from horovod.rendezvous import offers
+from horovod.rendezvous.errors import StoreError, StoreRefused, StoreTimeout
 from horovod.rendezvous.identity import Identity
-from horovod.rendezvous.store import StoreClient, StoreError, StoreTimeout
+from horovod.rendezvous.network import loopback, primary_address
+from horovod.rendezvous.store import StoreClient
 
 FOLDER_VARIABLE = "HOROVOD_RENDEZVOUS_DIR"
 
 
-def meet_by_file(job: str, one_host: bool, root_host: Optional[str] = None) -> Any:
+def meet_by_file(
+    job: str, one_host: bool, root_host: Optional[str] = None
+) -> Callable[[Identity, float], StoreClient]:
     """A meet function.
 
     job: a name that no other job of this user has, e.g. "slurm-1234.0".
@@ -31,22 +37,17 @@ def meet_by_file(job: str, one_host: bool, root_host: Optional[str] = None) -> A
     """
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        offer = offers.remembered(job)
+        name = offers.name_of(job, me)
+        offer = offers.remembered(name)
         if offer is not None:
             return offer.connect(me, timeout)
-        path = os.path.join(_folder(), re.sub(r"[^\w.@-]", "_", job))
+        path = os.path.join(_folder(), re.sub(r"[^\w.@-]", "_", name))
         if me.rank == 0:
-            addresses = ["127.0.0.1"] if one_host else _addresses(root_host)
-            offer = offers.serve(job, addresses, me.size)
-            _write_private(path, offer.to_bytes())
-            return offer.connect(me, timeout)
-        return _wait_for(path, job, me, timeout)
+            address = loopback() if one_host else primary_address(root_host)
+            return _invite(name, path, address, me.size).connect(me, timeout)
+        return _wait_for(path, name, me, timeout)
 
     return meet
-
-
-def _addresses(root_host: Optional[str]) -> List[str]:
-    return [offers.primary_address(root_host)]
 
 
 def _folder() -> str:
@@ -57,15 +58,8 @@ def _folder() -> str:
     return folder
 
 
-def _write_private(path: str, data: bytes) -> None:
-    """Writes a file that nobody else may read, complete from the moment it exists."""
-    new = f"{path}.{os.getpid()}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(new, path)
+def _invite(name: str, path: str, address: str, size: int) -> offers.Offer:
+    """Serves the store and leaves the file, until all ranks have come."""
     owner = os.getpid()
 
     def remove() -> None:
@@ -73,12 +67,32 @@ def _write_private(path: str, data: bytes) -> None:
             try:
                 os.unlink(path)
             except OSError:
-                pass
+                pass  # gone already
 
+    offer = offers.serve(
+        name, [address], size, on_event=lambda event: remove() if event.kind == "complete" else None
+    )
+    _write_private(path, offer.to_bytes())
     atexit.register(remove)
+    return offer
 
 
-def _wait_for(path: str, job: str, me: Identity, timeout: float) -> StoreClient:
+def _write_private(path: str, data: bytes) -> None:
+    """Writes a file that nobody else may read, complete from the moment it exists."""
+    new = f"{path}.{secrets.token_hex(8)}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
+
+
+def _wait_for(path: str, name: str, me: Identity, timeout: float) -> StoreClient:
     """Waits for rank 0's file; an old file of a requeued job leads nowhere, so keeps looking then."""
     deadline = time.monotonic() + timeout
     refused: Optional[Exception] = None
@@ -87,14 +101,10 @@ def _wait_for(path: str, job: str, me: Identity, timeout: float) -> StoreClient:
         if data is not None:
             offer = offers.Offer.from_bytes(data)
             try:
-                client = offer.connect(me, min(5.0, timeout))
-                offers.remember(job, offer)
+                client = offer.connect(me, min(2.0, timeout))
+                offers.remember(name, offer)
                 return client
-            except StoreTimeout as error:
-                refused = error
-            except StoreError as error:
-                if "secret" not in str(error):
-                    raise
+            except (StoreTimeout, StoreRefused) as error:
                 refused = error
         time.sleep(0.05)
     if refused is not None:

@@ -7,59 +7,73 @@ The secret travels over MPI's own transport, so it is as private as the messages
 from __future__ import annotations
 
 import json
-import os
-from typing import Any, Dict, List, Optional
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional
 
-from horovod.common import config
+from horovod.common import _native, config
 from horovod.common.constants import OK
 from horovod.rendezvous import mpi_library, offers
+from horovod.rendezvous.errors import StoreError
 from horovod.rendezvous.identity import Identity, host_name
-from horovod.rendezvous.network import LOOPBACK, own_addresses, route_to
-from horovod.rendezvous.store import StoreClient, StoreError
+from horovod.rendezvous.network import loopback, machine_key, own_addresses, route_to
+from horovod.rendezvous.store import StoreClient
 
 
-def meet_over_mpi(family: Optional[str], expected: str) -> Any:
+@dataclass(frozen=True)
+class _Meeting:
+    """What ranks that met over MPI keep for the next hvd.init()."""
+
+    comm: mpi_library.Communicator
+    offer: offers.Offer
+
+
+_meetings: Dict[str, _Meeting] = {}
+
+
+def meet_over_mpi(family: Optional[str], expected: str) -> Callable[[Identity, float], StoreClient]:
     """A meet function for ranks that an mpirun started.
 
     family: whose mpirun it was. expected: what the launcher's variables say, for the error text.
     """
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        job = f"mpi {expected}"
-        offer = offers.remembered(job)
-        if offer is None:
-            try:
-                offer = offers.remember(job, _agree(me, job, family, expected, timeout))
-            except mpi_library.MpiError as error:
-                raise StoreError(str(error)) from error
-        return offer.connect(me, timeout)
+        name = offers.name_of("mpi", me)
+        try:
+            if name not in _meetings:
+                _meetings[name] = _agree(_communicator(me, family, expected), name, timeout)
+            meeting = _meetings[name]
+            _tell_engine(meeting.comm)
+        except mpi_library.MpiError as error:
+            raise StoreError(str(error)) from error
+        return meeting.offer.connect(me, timeout)
 
     return meet
 
 
-def _agree(me: Identity, job: str, family: Optional[str], expected: str, timeout: float) -> offers.Offer:
+def _communicator(me: Identity, family: Optional[str], expected: str) -> mpi_library.Communicator:
+    """One of our own over the ranks of this world. Collective over them."""
     library = mpi_library.load(family)
     library.start()
     world = library.world()
-    if (world.rank, world.size) != (me.rank, me.size):
+    job_rank = me.group[me.rank] if me.group else me.rank
+    if world.rank != job_rank or (not me.group and world.size != me.size):
         raise mpi_library.MpiError(
-            f"the launcher says this is rank {me.rank} of {me.size} ({expected}), but {library.path} "
+            f"the launcher says this is rank {job_rank} ({expected}), but {library.path} "
             f"({library.version()}) says rank {world.rank} of {world.size}. The mpirun used and this libmpi "
             "belong to different MPI installations: use the mpirun beside that library, or set "
             f"{mpi_library.LIBRARY_VARIABLE}"
         )
-    return agree(world.duplicate(), job, timeout)
+    return world.part(me.group) if me.group else world.duplicate()
 
 
-def agree(comm: mpi_library.Communicator, job: str, timeout: float) -> offers.Offer:
+def _agree(comm: mpi_library.Communicator, name: str, timeout: float) -> _Meeting:
     """Rank 0 of a communicator serves the store; everybody learns where. Collective."""
-    _tell_engine(comm)
     cards = [json.loads(one) for one in comm.allgather(_facts(), timeout)]
     mine: Optional[offers.Offer] = None
     if comm.rank == 0:
-        mine = offers.serve(job, _addresses_for(cards), comm.size)
+        mine = offers.serve(name, _addresses_for(cards), comm.size)
     data = comm.bcast(mine.to_bytes() if mine else None, 0, timeout)
-    return mine or offers.Offer.from_bytes(data)
+    return _Meeting(comm, mine or offers.Offer.from_bytes(data))
 
 
 def identity_of(comm: Any) -> Identity:
@@ -68,7 +82,8 @@ def identity_of(comm: Any) -> Identity:
     own = library.adopt(comm).duplicate()
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        return agree(own, f"communicator {own.handle}", timeout).connect(me, timeout)
+        _tell_engine(own)
+        return _agree(own, f"communicator {own.handle}", timeout).offer.connect(me, timeout)
 
     meets = meet if own.size > 1 else None
     name = "an mpi4py communicator"
@@ -76,16 +91,7 @@ def identity_of(comm: Any) -> Identity:
 
 
 def _facts() -> bytes:
-    return json.dumps({"addresses": own_addresses(), "machine": _machine()}).encode()
-
-
-def _machine() -> str:
-    """Equal for processes that can reach each other over the loopback interface."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip() + os.readlink("/proc/self/ns/net")
-    except OSError:
-        return os.uname().nodename
+    return json.dumps({"addresses": own_addresses(), "machine": machine_key()}).encode()
 
 
 def _addresses_for(cards: List[Dict[str, Any]]) -> List[str]:
@@ -99,7 +105,7 @@ def _addresses_for(cards: List[Dict[str, Any]]) -> List[str]:
         if card["machine"] != cards[0]["machine"]:
             routes = (route_to(theirs) for theirs in card["addresses"] if theirs not in ours)
             found += [route for route in routes if route is not None][:1]
-    return list(dict.fromkeys(found)) or [LOOPBACK]
+    return list(dict.fromkeys(found)) or [loopback()]
 
 
 def _tell_engine(comm: mpi_library.Communicator) -> None:
@@ -114,8 +120,6 @@ def _tell_engine(comm: mpi_library.Communicator) -> None:
             "mpi4py.MPI, "
             "or leave HOROVOD_CPU_OPERATIONS unset"
         )
-    from horovod.common import _native
-
     if _native.lib().hvd_mpi_attach(comm.mpi.path.encode(), comm.handle) != OK:
         raise mpi_library.MpiError(
             f"{comm.mpi.path} lacks calls that the data path needs; unset HOROVOD_CPU_OPERATIONS"

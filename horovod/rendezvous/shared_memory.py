@@ -13,11 +13,14 @@ import hmac
 import os
 import socket
 import time
-from typing import Callable, List, NamedTuple, Set
+from typing import Callable, List, NamedTuple
 
 from horovod.common import _native
-from horovod.rendezvous.auth import AuthenticationError
-from horovod.rendezvous.links import LISTEN_BACKLOG, Acceptor, Tag, announce
+from horovod.rendezvous.dialling import dial
+from horovod.rendezvous.errors import AuthenticationError, OutOfDescriptors
+from horovod.rendezvous.fork import guard
+from horovod.rendezvous.links import CHECK_SECONDS, PURPOSE, LinkAcceptor, Tag, announce
+from horovod.rendezvous.network import LISTEN_BACKLOG
 
 LOCAL_LINK = 100  # a tag kind of our own, beside the engine's
 _FDS_PER_MESSAGE = 200  # Linux allows 253
@@ -36,36 +39,62 @@ class SharedMemory(NamedTuple):
             os.close(fd)
 
 
-def host_key(name: str) -> str:
-    """Equal for the processes that can share memory and reach each other's abstract sockets.
+class Host(NamedTuple):
+    """The ranks of this host in one generation of the world, as seen by one of them."""
 
-    The host's name as the launcher gives it (a test may run several "hosts" on one machine), the kernel's
-    boot id (two machines may carry one name) and the network namespace (containers).
-    """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot = file.read().strip()
-        namespace = str(os.stat("/proc/self/ns/net").st_ino)
-    except OSError:
-        boot, namespace = socket.gethostname(), ""
-    return f"{name}|{boot}|{namespace}"
+    secret: bytes
+    generation: int
+    name: str  # distinguishes this start of this job on this host from all others
+    rank: int
+    ranks: List[int]
+
+    @property
+    def address(self) -> bytes:
+        """Where its first rank hands out the memory."""
+        digest = hmac.digest(self.secret, f"shared memory {self.generation} {self.name}".encode(), "sha256")
+        return b"\0horovod-" + digest.hex()[:40].encode()
+
+    def tag(self, rank: int) -> Tag:
+        """What a rank announces to the first."""
+        return Tag(LOCAL_LINK, 0, 0, rank, self.ranks[0], self.generation)
 
 
-def share(
-    secret: bytes, scope: str, rank: int, local_ranks: List[int], deadline: float, check: Callable[[], None]
-) -> SharedMemory:
+def share(host: Host, deadline: float, check: Callable[[], None]) -> SharedMemory:
     """Creates (first rank) or receives (others) the shared memory of this host.
 
     Args:
-        scope: distinguishes this start of this job on this host from all others.
         check: called now and then while waiting; raises when the job has failed.
     """
-    name = (
-        b"\0horovod-" + hmac.digest(secret, b"shared memory " + scope.encode(), "sha256").hex()[:40].encode()
-    )
-    if rank == local_ranks[0]:
-        return _give(secret, name, local_ranks, deadline, check)
-    return _receive(secret, name, rank, local_ranks, deadline, check)
+    if host.rank == host.ranks[0]:
+        return _give(host, deadline, check)
+    return _receive(host, deadline, check)
+
+
+def _give(host: Host, deadline: float, check: Callable[[], None]) -> SharedMemory:
+    listener = guard(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    listener.bind(host.address)
+    listener.listen(LISTEN_BACKLOG)
+    acceptor = LinkAcceptor(listener, host.secret, host.generation, map(host.tag, host.ranks[1:]))
+    made: List[int] = []
+    try:
+        lib = _native.lib()
+        made.append(_created(lib.hvd_shm_create(len(host.ranks)), "the host's shared memory"))
+        for _ in host.ranks:
+            made.append(_created(lib.hvd_doorbell_create(), "a doorbell"))
+        while not acceptor.wait(CHECK_SECONDS):
+            check()
+            if time.monotonic() > deadline:
+                late = ", ".join(str(tag.from_rank) for tag in acceptor.missing())
+                raise TimeoutError(f"ranks {late} of this host did not fetch the shared memory in time")
+        for link in acceptor.take().values():
+            with link.sock:
+                _send_fds(link.sock, made)
+        memory, made = SharedMemory(made[0], made[1:]), []
+        return memory
+    finally:
+        for fd in made:
+            os.close(fd)
+        acceptor.close()
 
 
 def _created(fd: int, what: str) -> int:
@@ -74,68 +103,17 @@ def _created(fd: int, what: str) -> int:
     return fd
 
 
-def _give(
-    secret: bytes, name: bytes, local_ranks: List[int], deadline: float, check: Callable[[], None]
-) -> SharedMemory:
-    lib = _native.lib()
-    me, others = local_ranks[0], local_ranks[1:]
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(name)
-    listener.listen(LISTEN_BACKLOG)
-    expected: Set[Tag] = {_tag(other, me) for other in others}
-    acceptor = Acceptor(listener, secret, expected)
-    memory = None
+def _receive(host: Host, deadline: float, check: Callable[[], None]) -> SharedMemory:
     try:
-        memory = SharedMemory(
-            _created(lib.hvd_shm_create(len(local_ranks)), "the host's shared memory"),
-            [_created(lib.hvd_doorbell_create(), "a doorbell") for _ in local_ranks],
-        )
-        while not acceptor.wait(0.2):
-            check()
-            if time.monotonic() > deadline:
-                late = ", ".join(str(tag.from_rank) for tag in acceptor.missing())
-                raise TimeoutError(f"ranks {late} of this host did not fetch the shared memory in time")
-        for sock in acceptor.take().values():
-            with sock:
-                _send_fds(sock, [memory.shm_fd, *memory.doorbells])
-        return memory
-    except BaseException:
-        if memory is not None:
-            memory.close()
-        raise
-    finally:
-        acceptor.close()
-
-
-def _receive(
-    secret: bytes, name: bytes, rank: int, local_ranks: List[int], deadline: float, check: Callable[[], None]
-) -> SharedMemory:
-    pause = 0.001
-    last_check = time.monotonic()
-    while True:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(5.0)
-            sock.connect(name)
-            announce(sock, secret, _tag(rank, local_ranks[0]), deadline)
-            fds = _receive_fds(sock, len(local_ranks) + 1, deadline)
-            return SharedMemory(fds[0], fds[1:])
-        except (OSError, AuthenticationError) as error:  # the first rank is not there yet, or gone
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"rank {local_ranks[0]} of this host did not hand out the shared memory in time ({error})"
-                ) from error
-        finally:
-            sock.close()
-        if time.monotonic() - last_check > 0.2:
-            check()
-            last_check = time.monotonic()
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
-
-
-def _tag(from_rank: int, to_rank: int) -> Tag:
-    return Tag(LOCAL_LINK, 0, 0, from_rank, to_rank)
+        sock, key = dial(host.address, host.secret, PURPOSE, deadline, waits=True, check=check)
+        with announce(sock, key, host.tag(host.rank)).sock:
+            fds = _receive_fds(sock, len(host.ranks) + 1, deadline, check)
+        return SharedMemory(fds[0], fds[1:])
+    except (AuthenticationError, OSError) as error:
+        check()  # if the first rank failed, its own reason is better than ours
+        raise TimeoutError(
+            f"rank {host.ranks[0]} of this host did not hand out the shared memory ({error})"
+        ) from error
 
 
 def _send_fds(sock: socket.socket, fds: List[int]) -> None:
@@ -144,13 +122,19 @@ def _send_fds(sock: socket.socket, fds: List[int]) -> None:
         sock.sendmsg([b"f"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
 
-def _receive_fds(sock: socket.socket, count: int, deadline: float) -> List[int]:
+def _receive_fds(sock: socket.socket, count: int, deadline: float, check: Callable[[], None]) -> List[int]:
     fds: List[int] = []
+    room = socket.CMSG_SPACE(_FDS_PER_MESSAGE * array.array("i").itemsize)
     try:
         while len(fds) < count:
-            sock.settimeout(max(deadline - time.monotonic(), 0.1))
-            room = socket.CMSG_LEN(_FDS_PER_MESSAGE * array.array("i").itemsize)
-            data, ancillary, _, _ = sock.recvmsg(1, room, _CLOEXEC)
+            sock.settimeout(CHECK_SECONDS)
+            try:
+                data, ancillary, flags, _ = sock.recvmsg(1, room, _CLOEXEC)
+            except socket.timeout:
+                check()
+                if time.monotonic() > deadline:
+                    raise
+                continue
             if not data:
                 raise ConnectionResetError("the host's first rank hung up")
             for level, kind, payload in ancillary:
@@ -158,6 +142,8 @@ def _receive_fds(sock: socket.socket, count: int, deadline: float) -> List[int]:
                     rights = array.array("i")
                     rights.frombytes(payload[: len(payload) - len(payload) % rights.itemsize])
                     fds.extend(rights)
+            if flags & socket.MSG_CTRUNC:  # the kernel had no room in our table for all of them
+                raise OutOfDescriptors()
     except BaseException:
         for fd in fds:
             os.close(fd)

@@ -4,11 +4,14 @@
 Workers use it to find each other (addresses), and `horovod.run` to hand out the function and collect the
 results. The board itself is horovod.rendezvous.store_server.StoreServer, usually inside the launcher.
 
-    with StoreClient("10.0.0.1", 5021, secret, rank=1, size=4, host="node7") as store:
-        store.set("address/1", b"10.0.0.2:4021")
+    with StoreClient("10.0.0.1", 5021, secret, host="node7") as store:
+        store.set("name", b"value")             # on the job's own board
+        seat = store.join(claim)                # which rank am I, in which generation of the world?
+        store.set("address/1", b"10.0.0.2")     # on the board of that generation
         store.get("address/0", timeout=30)      # waits until rank 0 has set it
 
-A rank that disappears before it called done() fails everybody's get() with one message that names it.
+A rank that disappears before it called done() fails everybody's get() in its generation, with one message
+that names it.
 """
 
 from __future__ import annotations
@@ -16,30 +19,35 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import threading
 import time
-from typing import Optional
+from typing import Dict, Optional, Type
 
-from horovod.rendezvous import auth
+from horovod.common import config
 from horovod.rendezvous import store_wire as wire
+from horovod.rendezvous.dialling import dial
+from horovod.rendezvous.errors import (
+    AuthenticationError,
+    Dismissed,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    Superseded,
+)
+from horovod.rendezvous.generations import UNKNOWN, Claim, Seat
 from horovod.version import __version__
 
-_TIMEOUT = struct.Struct(">d")
-# The server answers a timed-out get itself; only a dead or cut-off server is silent for longer than this.
-_ANSWER_GRACE = 20.0
-
-
-class StoreError(RuntimeError):
-    """The job failed while its ranks were finding each other; the text says who and why."""
-
-
-class StoreTimeout(StoreError):
-    """Nobody set the value in time; the text says which ranks are missing."""
+_ERRORS: Dict[int, Type[StoreError]] = {
+    wire.TIMED_OUT: StoreTimeout, wire.SUPERSEDED: Superseded, wire.DISMISSED: Dismissed,
+}  # fmt: skip
 
 
 class StoreClient:
-    """A connection to the job's store. Safe to share between threads (one request at a time)."""
+    """A connection to the job's store. Safe to share between threads (one request at a time).
+
+    Args:
+        host, rank: who is calling, for the store's errors.
+    """
 
     def __init__(
         self,
@@ -47,35 +55,48 @@ class StoreClient:
         port: int,
         secret: bytes,
         *,
-        rank: int = -1,
-        size: int = -1,
         host: str = "",
+        rank: int = UNKNOWN,
         timeout: float = 30.0,
     ) -> None:
         self.address, self.port = address, port
-        self.scope = ""  # put before every key: several worlds may share one board
         self.secret = secret
-        self._who = {"rank": rank, "size": size, "host": host or socket.gethostname()}
+        self._host, self._rank = host or socket.gethostname(), rank
         self._lock = threading.Lock()
         self._sock: Optional[socket.socket] = None
+        # The server answers a get that timed out; only one that is dead or cut off is silent for longer.
+        self._grace = float(config.usable("network_timeout_seconds"))
         self._open(timeout)
+
+    def join(self, claim: Claim, timeout: float = 30.0) -> Seat:
+        """This worker's place in the newest generation of its world; waits until it has one.
+
+        What is said on this connection afterwards belongs to that generation.
+
+        Raises:
+            Superseded: (a later call) the generation was given up for a newer one: join again.
+            Dismissed: the job goes on without this worker.
+            StoreError: the generation it was expected in has failed.
+        """
+        seconds = min(timeout, wire.MAX_SECONDS)
+        asked = json.dumps({"claim": claim.as_dict(), "seconds": seconds}).encode()
+        return Seat(**json.loads(self._ask(wire.JOIN, "", asked, wait=seconds)))
 
     def set(self, key: str, value: bytes) -> None:
         """Puts a value on the board (replacing an earlier one)."""
-        self._ask(wire.SET, self.scope + key, value)
+        self._ask(wire.SET, key, value)
 
     def get(self, key: str, timeout: float = 30.0) -> bytes:
-        """The value of a key; waits until somebody sets it, the job fails or the time is up."""
-        return self._ask(wire.GET, self.scope + key, _TIMEOUT.pack(timeout), wait=timeout)
+        """The value of a key; waits until somebody sets it, the generation fails or the time is up."""
+        seconds = min(max(timeout, 0.0), wire.MAX_SECONDS)
+        return self._ask(wire.GET, key, wire.SECONDS.pack(seconds), wait=seconds)
 
     def fail(self, reason: str) -> None:
-        """Makes every present and future get() of every rank raise StoreError(reason)."""
-        if self._lock.acquire(timeout=0.2):
-            self._lock.release()
-            self._ask(wire.FAIL, "", reason.encode())
-        else:  # another thread waits in get(): it shall be woken, not waited for
-            with StoreClient(self.address, self.port, self.secret, host=str(self._who["host"])) as other:
-                other._ask(wire.FAIL, "", reason.encode())
+        """Makes every present and future get() in this generation raise StoreError(reason).
+
+        Before join() that is the whole job, for ever.
+        """
+        self._ask(wire.FAIL, "", reason.encode())
 
     def done(self) -> None:
         """Says that this rank may disconnect from now on without failing the others."""
@@ -83,12 +104,6 @@ class StoreClient:
             self._ask(wire.DONE, "", b"")
         except StoreError:
             pass  # the store's own end: it may go when it has answered everything that was asked of it
-
-    @property
-    def local_address(self) -> str:
-        """This end's address on the route to the store: the one to tell peers on other hosts."""
-        assert self._sock is not None
-        return str(self._sock.getsockname()[0])
 
     def close(self) -> None:
         """Hangs up. Without done() before, the others are told that this rank is gone."""
@@ -107,21 +122,22 @@ class StoreClient:
     # ------------------------------------------------------------------------------------- private
 
     def _open(self, timeout: float) -> None:
+        where = f"{self.address}:{self.port}"
         deadline = time.monotonic() + timeout
-        self._sock = _dial(self.address, self.port, deadline, timeout)
         try:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            key = auth.connect(self._sock, self.secret, max(deadline - time.monotonic(), 5.0))
-        except auth.AuthenticationError as error:
-            self.close()
-            raise StoreError(f"cannot join the job at {self.address}:{self.port}: {error}") from None
+            self._sock, key = dial((self.address, self.port), self.secret, wire.PURPOSE, deadline, waits=True)
+        except AuthenticationError as error:
+            raise StoreRefused(f"cannot join the job at {where}: {error}") from None
         except OSError as error:
-            self.close()
-            raise StoreError(f"lost the connection to {self.address}:{self.port}: {error}") from None
+            raise StoreTimeout(
+                f"could not reach the job's store at {where} within {timeout:g} s ({error}). "
+                "Is the launcher (or rank 0) running there, and does a firewall allow the port?"
+            ) from error
         self._out = wire.Signer(key, wire.TO_SERVER)
         self._in = wire.Signer(key, wire.TO_CLIENT)
         # The Python hash seed and paths stay private; these few facts let the server name what is wrong.
-        facts = dict(self._who, pid=os.getpid(), version=__version__, time=time.time())
+        facts = {"host": self._host, "rank": self._rank, "pid": os.getpid()}
+        facts.update(version=__version__, time=time.time())
         try:
             self._ask(wire.HELLO, "", json.dumps(facts).encode())
         except StoreError:
@@ -132,9 +148,10 @@ class StoreClient:
         with self._lock:
             if self._sock is None:
                 raise StoreError("this connection to the job's store is closed")
-            self._sock.settimeout(wait + _ANSWER_GRACE)
+            self._sock.settimeout(wait + self._grace)
             try:
-                self._sock.sendall(self._out.frame(wire.pack_request(verb, key, value)))
+                for part in self._out.frame(wire.pack_request(verb, key, value)):
+                    self._sock.sendall(part)
                 reply = self._receive()
             except OSError as error:
                 self.close()
@@ -145,8 +162,7 @@ class StoreClient:
         verdict, body = reply[0], reply[1:]
         if verdict == wire.OK:
             return body
-        text = body.decode(errors="replace")
-        raise StoreTimeout(text) if verdict == wire.TIMED_OUT else StoreError(text)
+        raise _ERRORS.get(verdict, StoreError)(body.decode(errors="replace"))
 
     def _receive(self) -> bytes:
         payload = self._read(wire.frame_length(self._read(wire.LENGTH.size)))
@@ -155,28 +171,10 @@ class StoreClient:
 
     def _read(self, count: int) -> bytes:
         assert self._sock is not None
-        data = bytearray(count)
-        view, filled = memoryview(data), 0
-        while filled < count:
-            got = self._sock.recv_into(view[filled:])
-            if got == 0:
+        data = bytearray()
+        while len(data) < count:  # never more memory than has arrived: the length is not signed yet
+            part = self._sock.recv(min(count - len(data), 1 << 20))
+            if not part:
                 raise ConnectionResetError("connection closed")
-            filled += got
+            data += part
         return bytes(data)
-
-
-def _dial(address: str, port: int, deadline: float, timeout: float) -> socket.socket:
-    """Connects, trying again while nobody listens yet: under srun or torchrun rank 0 may start last."""
-    pause = 0.02
-    while True:
-        left = deadline - time.monotonic()
-        try:
-            return socket.create_connection((address, port), timeout=max(left, 1.0))
-        except OSError as error:
-            if time.monotonic() + pause >= deadline:
-                raise StoreTimeout(
-                    f"could not reach the job's store at {address}:{port} within {timeout:g} s ({error}). "
-                    "Is the launcher (or rank 0) running there, and does a firewall allow the port?"
-                ) from error
-        time.sleep(pause)
-        pause = min(pause * 1.5, 1.0)

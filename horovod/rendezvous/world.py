@@ -9,18 +9,22 @@ from typing import Any, Dict, List, Optional, Sequence
 from horovod.common import _native
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError
-from horovod.rendezvous import shared_memory
-
-LOCALHOST = "127.0.0.1"
+from horovod.rendezvous.shared_memory import SharedMemory
 
 
 class World:
-    """What a started rank remembers about its world, to open further links later."""
+    """What a started rank remembers about its world, to open further links later.
 
-    def __init__(self, rank: int, table: List[Dict[str, Any]], secret: bytes) -> None:
+    Attributes:
+        generation: which life of the job's world this is; 0 for a process alone, whom nobody counts.
+        secret: the job's; b"" for a process alone.
+    """
+
+    def __init__(self, rank: int, table: List[Dict[str, Any]], secret: bytes, generation: int) -> None:
         self.rank = rank
         self.size = len(table)
         self.secret = secret
+        self.generation = generation
         self.address: str = table[rank]["address"]
         keys = [card["host_key"] for card in table]
         order = list(dict.fromkeys(keys))  # hosts in order of their first rank
@@ -39,7 +43,7 @@ class World:
         """For errors: "rank 3 on node7"."""
         return f"rank {rank} on {self.host_names[self.host_of_rank[rank]]}"
 
-    def for_engine(self, memory: Optional[shared_memory.SharedMemory] = None) -> _native.World:
+    def for_engine(self, memory: Optional[SharedMemory] = None) -> _native.World:
         """The engine's view."""
         doorbells = None
         if memory is not None:
@@ -49,7 +53,7 @@ class World:
             self.rank,
             self.size,
             self.n_hosts,
-            0,
+            self.generation,
             (ctypes.c_int32 * self.size)(*self.host_of_rank),
             (ctypes.c_char_p * self.n_hosts)(*[name.encode() for name in self.host_names]),
             memory.shm_fd if memory is not None else -1,
@@ -77,6 +81,6 @@ def distinct(names: List[str]) -> List[str]:
     return shown
 
 
-def alone(host: str) -> World:
+def alone(host: str, generation: int = 0) -> World:
     """The world of one process."""
-    return World(0, [{"address": LOCALHOST, "host": host, "host_key": host}], b"")
+    return World(0, [{"address": "", "host": host, "host_key": host}], b"", generation)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
-from horovod.runner.run_function import RemoteTraceback, run
+from horovod.runner.results import RemoteTraceback
+from horovod.runner.run_function import run
 
 __all__ = ["RemoteTraceback", "run"]

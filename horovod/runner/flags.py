@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
-import sys
+import shutil
 import warnings
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
@@ -87,7 +86,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--start-timeout", dest="start_timeout", type=int, metavar="S",
-        default=int(os.environ.get("HOROVOD_START_TIMEOUT", 30)),
+        default=config.get("start_timeout"),
         help="Seconds to wait for all hosts to start their workers (default 30, or HOROVOD_START_TIMEOUT).",
     )  # fmt: skip
     group.add_argument(
@@ -170,7 +169,7 @@ def _add_elastic(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--slots-per-host", dest="slots", type=int, metavar="N",
                        help="Slots of discovered hosts that do not say.")  # fmt: skip
     group.add_argument("--elastic-timeout", type=int, metavar="S",
-                       default=int(os.environ.get("HOROVOD_ELASTIC_TIMEOUT", 600)),
+                       default=config.get("elastic_timeout"),
                        help="Seconds to wait for enough slots after a change (default 600).")  # fmt: skip
     group.add_argument("--reset-limit", type=int, metavar="N", help="Most resets before giving up.")
     group.add_argument("--blacklist-cooldown-range", dest="cooldown_range", type=int, nargs=2,
@@ -211,7 +210,11 @@ def _apply_config_file(parser: argparse.ArgumentParser, args: argparse.Namespace
             f"--config-file {args.config_file} must hold sections such as 'params:'; see docs/running.md"
         )
     _apply_controller(args, document.get("controller"))
-    for name, value in config.flags_of_yaml(document).items():
+    try:
+        values = config.flags_of_yaml(document)
+    except ValueError as error:
+        raise ValueError(f"--config-file {args.config_file}: {error}") from error
+    for name, value in values.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
 
@@ -286,12 +289,5 @@ class _Parser(argparse.ArgumentParser):
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
-        width = min(int(os.environ.get("COLUMNS", 0)) or _terminal_width(), 120)
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
         super().__init__(prog, max_help_position=34, width=width)
-
-
-def _terminal_width() -> int:
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 100

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts and slots: from `-H a:2,b:2` or a host file to one SlotInfo per rank."""
+"""Hosts and slots as users write them: `-H a:2,b:2` or a host file."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Tuple
 
 _ENTRY = re.compile(r"^(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+):(?P<slots>[0-9]+)$")
 
@@ -27,27 +27,6 @@ class HostInfo:
                 + (f" (The entry {text.strip()!r} has no ':slots'.)" if ":" not in text else "")
             )
         return HostInfo(match["host"].strip("[]"), int(match["slots"]))
-
-
-@dataclass
-class SlotInfo:
-    """The place of one rank."""
-
-    hostname: str
-    rank: int
-    local_rank: int
-    cross_rank: int
-    size: int
-    local_size: int
-    cross_size: int
-
-    def to_response_string(self) -> str:
-        """The numbers as "rank,size,local_rank,local_size,cross_rank,cross_size"."""
-        fields = (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size)
-        return ",".join(str(field) for field in fields)
-
-
-INVALID_SLOT_INFO = SlotInfo("", -1, -1, -1, -1, -1, -1)
 
 
 def parse_hosts(hosts: str) -> List[HostInfo]:
@@ -96,27 +75,3 @@ def _host_file_entry(words: List[str], where: str) -> str:
     if slots is None and ":" in host:  # MPICH's spelling, "worker-0:2"
         return host
     return f"{host}:{slots or 1}"
-
-
-def get_host_assignments(
-    hosts: List[HostInfo], min_num_proc: int, max_num_proc: Optional[int] = None
-) -> List[SlotInfo]:
-    """Places ranks: hosts in the order listed, all slots of one before the next, up to max_num_proc."""
-    available = sum(info.slots for info in hosts)
-    if available < min_num_proc:
-        raise ValueError(
-            f"Requested more processes ({min_num_proc}) than there are available slots ({available})"
-        )
-    size = available if max_num_proc is None else min(available, max_num_proc)
-    placed: List[Tuple[str, int]] = []
-    for info in hosts:
-        placed += [(info.hostname, local) for local in range(min(info.slots, size - len(placed)))]
-    columns: Dict[int, List[str]] = {}  # local rank -> hosts that have it
-    local_sizes: Dict[str, int] = {}
-    for host, local in placed:
-        columns.setdefault(local, []).append(host)
-        local_sizes[host] = local_sizes.get(host, 0) + 1
-    return [
-        SlotInfo(host, rank, local, columns[local].index(host), size, local_sizes[host], len(columns[local]))
-        for rank, (host, local) in enumerate(placed)
-    ]

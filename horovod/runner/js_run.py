@@ -9,8 +9,8 @@ import shutil
 import sys
 from typing import List, Optional
 
-from horovod.runner.hosts import get_host_assignments
-from horovod.runner.job import JobSettings
+from horovod.runner.placement import get_host_assignments
+from horovod.runner.settings import JobSettings
 
 
 def js_command(

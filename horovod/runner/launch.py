@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Union
 
 from horovod.common import config
 from horovod.runner import flags
@@ -28,19 +29,49 @@ def parse_args() -> argparse.Namespace:
 
 def run_commandline() -> None:
     """The horovodrun command."""
+    _open_standard_descriptors()
+    code: Union[int, str, None]
     try:
-        sys.exit(_run(parse_args()))
-    except (ValueError, NotImplementedError, RuntimeError) as error:
+        code = _run(parse_args())
+    except SystemExit as end:  # the parser's, for --help and mistakes
+        code = end.code
+    except KeyboardInterrupt:  # before the job's own handling of signals, or after it
+        code = 128 + signal.SIGINT
+    except (ValueError, NotImplementedError, RuntimeError, OSError) as error:
         code = _report(error)
-    sys.exit(code)
+    sys.exit(_flushed(code))
 
 
 def _report(error: Exception) -> int:
     """Prints what ended the job, without a traceback of ours. Returns the exit status."""
-    from horovod.runner.job import JobInterrupted
+    from horovod.runner.sinks import Sink
+    from horovod.runner.supervision import JobInterrupted
 
-    print(f"horovodrun: {error}".rstrip(), file=sys.stderr)
-    return 128 + error.number if isinstance(error, JobInterrupted) else 1
+    code, patience = (128 + error.number, 1.0) if isinstance(error, JobInterrupted) else (1, 60.0)
+    text = f"horovodrun: {error}".rstrip() + "\n"
+    # A terminal that is gone or blocked must not change the exit status, nor keep us.
+    Sink("standard error", stream=sys.stderr).write(text.encode(errors="replace"), patience)
+    return code
+
+
+def _open_standard_descriptors() -> None:
+    """After `horovodrun ... >&-`, the next file or socket opened would become the standard output of all."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def _flushed(code: Union[int, str, None]) -> Union[int, str, None]:
+    """The exit status, after what was printed has arrived; 1 if it could not."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
+        return _report(OSError(f"cannot write to standard output: {error.strerror}")) if not code else code
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -69,7 +100,8 @@ def check_build(verbose: bool = False) -> int:
 
 
 def _run_static(args: argparse.Namespace) -> int:
-    from horovod.runner.job import Job, JobSettings
+    from horovod.runner.job import Job
+    from horovod.runner.settings import JobSettings
 
     hosts = job_hosts(args)
     num_proc = args.num_proc or sum(host.slots for host in hosts)
@@ -120,6 +152,7 @@ def job_env(args: argparse.Namespace, base: Optional[Dict[str, str]] = None) -> 
     """The environment of the workers: this one's, with the settings given as flags."""
     env = dict(os.environ if base is None else base)
     env.update(config.env_of(vars(args)))
+    config.check(env)
     if args.tcp_flag:
         env["NCCL_IB_DISABLE"] = "1"
     return env

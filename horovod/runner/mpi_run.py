@@ -13,9 +13,10 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Mapping, Optional
 
-from horovod.runner.hosts import HostInfo, get_host_assignments
-from horovod.runner.job import JobSettings
-from horovod.runner.remote import is_exportable
+from horovod.runner.hosts import HostInfo
+from horovod.runner.placement import get_host_assignments, slots_by_host
+from horovod.runner.settings import JobSettings
+from horovod.runner.worker_env import is_exportable
 
 OPEN_MPI, SPECTRUM, MPICH, INTEL = "Open MPI", "Spectrum MPI", "MPICH", "Intel MPI"
 # From this many hosts on Open MPI's tree of ssh connections is slower than a flat one.
@@ -126,10 +127,8 @@ def _hydra(implementation: str, settings: JobSettings, hosts: List[HostInfo]) ->
 
 def _used_hosts(settings: JobSettings) -> List[HostInfo]:
     """Only the hosts that -np reaches."""
-    slots: Dict[str, int] = {}
-    for slot in get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc):
-        slots[slot.hostname] = slots.get(slot.hostname, 0) + 1
-    return [HostInfo(name, count) for name, count in slots.items()]
+    slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
+    return [HostInfo(name, len(ranks)) for name, ranks in slots_by_host(slots).items()]
 
 
 def _ssh_arguments(settings: JobSettings) -> str:
@@ -159,26 +158,26 @@ def mpi_run(
     raise AssertionError("execvpe returned")
 
 
-def run_function_with_mpi(settings: JobSettings, payload: bytes, mpi_args: Optional[str]) -> List[Any]:
+def run_function_with_mpi(settings: JobSettings, call: bytes, mpi_args: Optional[str]) -> List[Any]:
     """horovod.run(use_mpi=True): the function and the results travel through a store in this process."""
     from horovod.rendezvous import auth
-    from horovod.rendezvous.network import choose_addresses
     from horovod.rendezvous.readers.own import encode_secret
     from horovod.rendezvous.store_server import StoreServer
-    from horovod.runner.run_function import collect_results
-    from horovod.runner.run_task import FUNCTION, STORE
+    from horovod.runner import results
+    from horovod.runner.addresses import choose_addresses
+    from horovod.runner.run_task import STORE
 
     plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
     secret = auth.make_secret()
     with StoreServer(secret, plan.bind) as store:
-        store.set(FUNCTION, payload)
+        results.publish(store, call)
         settings.env[STORE] = f"{plan.bind[0]}:{store.port}"
         settings.env["_HOROVOD_SECRET_KEY"] = encode_secret(secret)
         argv = mpi_command(_require(settings), settings, mpi_args)
         ended = subprocess.run(argv, env=_environment(settings), check=False)
         if ended.returncode != 0:
             raise RuntimeError(f"mpirun failed with exit code {ended.returncode}")
-        return collect_results(store, settings.num_proc)
+        return results.collect(store, settings.num_proc)
 
 
 def _environment(settings: JobSettings) -> Dict[str, str]:

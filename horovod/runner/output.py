@@ -4,6 +4,8 @@
     [0]<stdout>:epoch 1
     [1]<stderr>:warning: ...
 
+bytes -> lines (lines.py) -> views (views.py) -> sinks (sinks.py)
+
 Memory stays bounded whatever the workers print: a line is passed on as soon as it is complete, an endless
 line in pieces, and a slow terminal slows the workers down instead of filling the launcher's memory.
 """
@@ -15,20 +17,30 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Any, BinaryIO, Deque, Dict, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional
 
-from horovod.runner.workers import STDERR, STDOUT
+from horovod.runner.host_runner import STDERR, STDOUT
+from horovod.runner.lines import LineCutter
+from horovod.runner.sinks import Sink, open_file
+from horovod.runner.views import LogView, Stream, view_of
 
 _NAMES = {STDOUT: "stdout", STDERR: "stderr"}
-# A line longer than this is passed on in pieces.
-_MAX_LINE = 1 << 18
 _TAIL_LINES, _TAIL_WIDTH = 20, 1000
-# One colour per rank on a terminal, so that the eye can follow one of them.
-_COLOURS = (36, 33, 35, 32, 34, 31)
+# A word of the launcher's own waits no longer than this for a blocked terminal: the job needs its launcher.
+_WORD_SECONDS = 2.0
 
 
 class Output:
-    """Receives the streams of all ranks (from any thread) and writes them line by line."""
+    """Receives the streams of all workers and writes them line by line; goes on when it cannot write.
+
+    Any number of threads may feed it, but only one each stream.
+
+    Args:
+        size: how many workers there are; each gets its files at once.
+        directory: where to write DIR/rank.N/stdout and stderr as well (--output-filename).
+        timestamps: whether lines start with the time.
+        stdout, stderr: default: this process's.
+    """
 
     def __init__(
         self,
@@ -38,105 +50,85 @@ class Output:
         stdout: Optional[Any] = None,
         stderr: Optional[Any] = None,
     ) -> None:
-        self._sinks = {STDOUT: _Sink(stdout or sys.stdout), STDERR: _Sink(stderr or sys.stderr)}
         self._timestamps = timestamps
-        self._directory = directory
-        self._digits = len(str(max(size - 1, 0)))
-        self._files: Dict[Tuple[int, int], BinaryIO] = {}
-        self._rest: Dict[Tuple[int, int], bytes] = {}
-        self._tails: Dict[int, Deque[str]] = {}
         self._lock = threading.Lock()
+        self._cutters: Dict[Stream, LineCutter] = {}
+        self._tails: Dict[Stream, Deque[str]] = {}
+        self._files: Dict[Stream, LogView] = {}
         if directory is not None:
-            self._create_directories(size)
+            self._open_files(directory, size)
+        out = Sink("standard output", stream=stdout or sys.stdout)
+        err = Sink("standard error", stream=stderr or sys.stderr)
+        self._console = {STDOUT: view_of(out)}
+        self._console[STDERR] = self._console[STDOUT] if out.same_place(err) else view_of(err)
 
-    def feed(self, rank: int, channel: int, data: bytes) -> None:
-        """Takes what a rank wrote to a stream; b"" ends the stream."""
+    def feed(self, worker: int, channel: int, data: bytes) -> None:
+        """Takes what a worker wrote to a stream; b"" ends the stream."""
+        stream = (worker, channel)
         with self._lock:
-            self._feed(rank, channel, data)
+            cutter = self._cutters.setdefault(stream, LineCutter())
+            lines, state = cutter.feed(data), cutter.state
+            self._remember(stream, lines)
+        if not lines and state is None:
+            return
+        stamp = time.asctime() if self._timestamps else ""
+        prefix = f"[{worker}]<{_NAMES[channel]}>:"
+        for view in filter(None, (self._console[channel], self._files.get(stream))):
+            if lines:
+                self._tell(view, view.lines(stream, stamp, prefix, lines))
+            if state is not None:
+                self._tell(view, view.state(stream, stamp, prefix, state))
 
-    def tail(self, rank: int) -> List[str]:
-        """The last lines of a rank's standard error, or of its standard output if that was silent."""
+    def tail(self, worker: int) -> List[str]:
+        """The last lines of a worker's standard error, or of its standard output if that was silent."""
         with self._lock:
-            return list(self._tails.get(rank * 4 + STDERR) or self._tails.get(rank * 4 + STDOUT) or ())
+            return list(self._tails.get((worker, STDERR)) or self._tails.get((worker, STDOUT)) or ())
+
+    def say(self, text: str, patience: float = _WORD_SECONDS) -> None:
+        """Tells the user something about the job itself, on standard error."""
+        view = self._console[STDERR]
+        self._tell(view, view.say(text, patience))
+
+    def hurry(self, seconds: float) -> None:
+        """The job is ending: waits for slow readers no longer than this, all in all."""
+        for view in {*self._console.values(), *self._files.values()}:
+            view.sink.hurry(seconds)
 
     def close(self) -> None:
-        """Flushes and closes the files."""
-        with self._lock:
-            for rank, channel in list(self._rest):
-                self._feed(rank, channel, b"")
-            for file in self._files.values():
-                file.close()
-            self._files.clear()
-            for sink in self._sinks.values():
-                sink.flush()
+        """Shows what has no newline yet, and closes the files."""
+        for worker, channel in list(self._cutters):
+            self.feed(worker, channel, b"")
+        for view in self._files.values():
+            view.sink.close()
+        self._files.clear()
 
     # ------------------------------------------------------------------------------------- private
 
-    def _feed(self, rank: int, channel: int, data: bytes) -> None:
-        lines = (self._rest.pop((rank, channel), b"") + data).splitlines(keepends=True)
-        if not lines:
+    def _tell(self, about: LogView, complaint: Optional[str]) -> None:
+        """Tells the user where it can be read that something could not be written elsewhere."""
+        if complaint is None:
             return
-        if data and len(lines[-1]) < _MAX_LINE and _unfinished(lines[-1]):
-            self._rest[(rank, channel)] = lines.pop()
-        if not lines:
-            return
-        self._remember(rank, channel, lines)
-        plain = f"[{rank}]<{_NAMES[channel]}>:"
-        stamp = time.asctime() if self._timestamps else ""
-        sink = self._sinks[channel]
-        colour = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m" if sink.is_terminal else ""
-        prefix = f"{stamp}{colour}{plain}\x1b[0m" if colour else stamp + plain
-        sink.write([prefix.encode() + line for line in lines])
-        file = self._files.get((rank, channel))
-        if file is not None:
-            mark = (stamp + plain).encode()
-            file.write(b"".join([mark + line for line in lines]))
-            file.flush()
+        for view in (self._console[STDERR], self._console[STDOUT]):
+            if view is not about and not view.sink.is_dead:
+                view.say(f"horovodrun: {complaint}", _WORD_SECONDS)
+                return
 
-    def _remember(self, rank: int, channel: int, lines: List[bytes]) -> None:
-        tail = self._tails.setdefault(rank * 4 + channel, deque(maxlen=_TAIL_LINES))
+    def _remember(self, stream: Stream, lines: List[bytes]) -> None:
+        tail = self._tails.setdefault(stream, deque(maxlen=_TAIL_LINES))
         for line in lines[-_TAIL_LINES:]:
             tail.append(line[:_TAIL_WIDTH].decode(errors="replace").rstrip("\r\n"))
 
-    def _create_directories(self, size: int) -> None:
-        assert self._directory is not None
-        for rank in range(size):
-            folder = os.path.join(self._directory, f"rank.{rank:0{self._digits}d}")
-            os.makedirs(folder, exist_ok=True)
-            for channel, name in _NAMES.items():
-                self._files[(rank, channel)] = open(os.path.join(folder, name), "wb")
-
-
-class _Sink:
-    """Standard output or error: bytes where it has a binary side, text in notebooks and tests."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._binary = getattr(stream, "buffer", None)
-        self._mid_line = False
-        isatty = getattr(stream, "isatty", None)
-        self.is_terminal = bool(isatty and isatty()) and "NO_COLOR" not in os.environ
-
-    def write(self, lines: List[bytes]) -> None:
-        # A rank's last line may have no newline; the next line of another rank must not continue it.
-        block = (b"\n" if self._mid_line else b"") + b"".join(lines)
-        self._mid_line = _unfinished(block)
+    def _open_files(self, directory: str, size: int) -> None:
+        digits = len(str(max(size - 1, 0)))
         try:
-            if self._binary is not None:
-                self._stream.flush()
-                self._binary.write(block)
-                self._binary.flush()
-            else:
-                self._stream.write(block.decode(errors="replace"))
-        except BrokenPipeError:  # `horovodrun ... | head`: the job goes on, nobody listens
-            self._binary = open(os.devnull, "wb")
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass
-
-
-def _unfinished(data: bytes) -> bool:
-    return not data.endswith((b"\n", b"\r"))
+            for worker in range(size):
+                folder = os.path.join(directory, f"rank.{worker:0{digits}d}")
+                os.makedirs(folder, exist_ok=True)
+                for channel, name in _NAMES.items():
+                    self._files[(worker, channel)] = LogView(open_file(os.path.join(folder, name)))
+        except OSError as error:
+            for view in self._files.values():
+                view.sink.close()
+            raise ValueError(
+                f"cannot write to --output-filename {directory}: {error.filename}: {error.strerror}"
+            ) from error

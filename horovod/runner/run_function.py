@@ -10,19 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
-    from horovod.rendezvous.store_server import StoreServer
-    from horovod.runner.job import JobFailed, JobSettings
-
-
-class RemoteTraceback(Exception):
-    """Carries the traceback of the rank where the exception happened; the cause of what run() raises."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        super().__init__(text)
-
-    def __str__(self) -> str:
-        return "\n" + self.text
+    from horovod.runner.settings import JobSettings
 
 
 def run(
@@ -83,6 +71,7 @@ def run(
             stacklevel=2,
         )
         network_interfaces = network_interface.split(",")
+    _check_number("num_proc", num_proc)
     if hosts is not None and hostfile is not None:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
     if use_gloo and use_mpi:
@@ -95,7 +84,8 @@ def run(
 
     from horovod.common import config
     from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
-    from horovod.runner.job import JobSettings
+    from horovod.runner.results import pickled
+    from horovod.runner.settings import JobSettings
 
     if hostfile is not None:
         hosts = parse_host_files(hostfile)
@@ -103,7 +93,7 @@ def run(
         command=[executable or sys.executable, "-m", "horovod.runner.run_task"],
         num_proc=num_proc,
         hosts=parse_hosts(hosts) if hosts else [HostInfo("localhost", num_proc)],
-        env={**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)},
+        env=_worker_env(env, settings),
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
         start_timeout=float(start_timeout or config.get("start_timeout")),
@@ -113,21 +103,20 @@ def run(
         stdout=sys.stdout,
         stderr=sys.stderr,
     )
-    payload = _pickle((func, tuple(args), dict(kwargs or {})))
+    call = pickled(func, args, kwargs)
     if use_mpi:
         from horovod.runner.mpi_run import run_function_with_mpi
 
-        results: List[Any] = run_function_with_mpi(job, payload, mpi_args)
-        return results
-    return run_job(job, payload)
+        return run_function_with_mpi(job, call, mpi_args)
+    return run_job(job, call)
 
 
-def run_job(settings: JobSettings, payload: bytes) -> List[Any]:
-    """Runs a pickled (function, args, kwargs) on every rank of a job."""
+def run_job(settings: JobSettings, call: bytes) -> List[Any]:
+    """Runs a pickled call (results.pickled) on every rank of a job."""
+    from horovod.runner import results
     from horovod.runner.job import Job, JobFailed, JobInterrupted
-    from horovod.runner.run_task import FUNCTION
 
-    job = Job(settings, prepare=lambda store: store.set(FUNCTION, payload))
+    job = Job(settings, prepare=lambda store: results.publish(store, call))
     try:
         job.run()
     except JobInterrupted as interruption:
@@ -136,64 +125,39 @@ def run_job(settings: JobSettings, payload: bytes) -> List[Any]:
         raise
     except JobFailed as failure:
         if job.store is not None:
-            raise_remote_error(failure, job.store)
+            results.raise_remote_error(job.store, failure.first.rank, failure.first.host)
         raise
     assert job.store is not None
-    return collect_results(job.store, settings.num_proc)
+    return results.collect(job.store, settings.num_proc)
 
 
-def collect_results(store: StoreServer, size: int) -> List[Any]:
-    """The return values that the ranks left in the store, in rank order."""
-    import cloudpickle
+def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
+    from horovod.common import config
 
-    from horovod.runner.run_task import RESULT
-
-    results = []
-    for rank in range(size):
-        value = store.pop(RESULT.format(rank))
-        if value is None:
-            raise RuntimeError(f"rank {rank} ended without returning a result (did the function exit?)")
-        results.append(cloudpickle.loads(value))
-    return results
-
-
-def raise_remote_error(failure: JobFailed, store: StoreServer) -> None:
-    """Raises the exception of the failed rank, if it left one."""
-    import cloudpickle
-
-    from horovod.runner.run_task import ERROR
-
-    left = store.pop(ERROR.format(failure.first.rank))
-    if left is None:
-        return
-    error, text = cloudpickle.loads(left)
-    heading = f"rank {failure.first.rank} on host {failure.first.host} raised:\n\n{text}"
-    if isinstance(error, BaseException):
-        raise error from RemoteTraceback(heading)
-    raise RuntimeError(heading) from failure
-
-
-def _pickle(obj: Any) -> bytes:
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(obj))
-    except Exception as error:
-        raise ValueError(
-            f"cannot send the function to the workers: {error}. Open files, locks and sockets cannot travel: "
-            "create them inside the function"
-        ) from error
+    made = {**_importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
+    config.check(made)
+    return made
 
 
 def _importable(env: Dict[str, str]) -> Dict[str, str]:
     """Lets workers import what the caller can: its sys.path, as multiprocessing does."""
-    here = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]
+    from horovod.runner.settings import working_directory
+
+    folder = working_directory()
+    here = [os.path.abspath(os.path.join(folder, entry)) for entry in sys.path]
     before = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     standard = (sys.prefix, sys.base_prefix)
     extra = [entry for entry in here if not entry.startswith(standard) and entry not in before]
     if before or extra:
         env["PYTHONPATH"] = os.pathsep.join(before + extra)
     return env
+
+
+def _check_number(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(
+            f"horovod.run({name}={value!r}): the number of ranks must be an integer of 1 or more"
+        )
 
 
 def _check_settings(settings: Dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ def main() -> int:
     """One rank of the self-test."""
     from horovod.common.basics import basics
     from horovod.common.objects import allgather_object
-    from horovod.rendezvous.identity import detect
+    from horovod.rendezvous.detection import detect
 
     identity = detect()
     started = time.monotonic()
@@ -110,10 +110,9 @@ def _advice(hosts: Dict[str, List[Dict[str, Any]]], large: float) -> List[str]:
 
 def _address() -> str:
     """This rank's address as its peers use it."""
-    from horovod.common.basics import basics
+    from horovod.common import topology
 
-    world = getattr(basics, "_world", None)
-    return str(getattr(world, "address", "unknown"))
+    return topology.world().address or "none"
 
 
 def _allreduce(name: str, data: Any, count: int) -> None:

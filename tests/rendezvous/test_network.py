@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from horovod.rendezvous import network, offers, over_mpi
+from horovod.rendezvous import network, over_mpi
+from horovod.rendezvous.errors import CannotListen
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", socket.gethostname()])
@@ -25,36 +26,29 @@ def test_a_slurm_node_name_is_this_machine(monkeypatch):
     assert network.is_local("no-such-host.invalid")
 
 
-def test_one_machine_stays_on_the_loopback_interface():
-    plan = network.choose_addresses(["localhost", "127.0.0.1"])
-    assert plan.bind == ["127.0.0.1"] and plan.local == {"localhost", "127.0.0.1"}
-    assert set(plan.store_for.values()) == {"127.0.0.1"} and "this machine" in plan.reasons[0]
-
-
-def test_several_hosts_use_the_address_that_leads_there(monkeypatch):
-    routes = {"a": "10.0.0.1", "b": "10.0.0.1", "c": "192.168.0.1"}
-    monkeypatch.setattr(network, "source_address", routes.__getitem__)
-    plan = network.choose_addresses(["localhost", "a", "b", "c"])
-    assert plan.bind == ["10.0.0.1", "192.168.0.1"]
-    assert plan.store_for == {"localhost": "10.0.0.1", **routes}
-    assert "c reaches the launcher at 192.168.0.1" in plan.reasons[2]
-
-
 def test_interfaces():
     assert network.interface_address("lo") == "127.0.0.1"
-    with pytest.raises(
-        ValueError, match="nope0 does not exist or has no IPv4 address; interfaces here: .*lo"
-    ):
+    with pytest.raises(ValueError, match="nope0 does not exist or has no address; interfaces here: .*lo"):
         network.interface_address("nope0")
     assert not [address for address in network.own_addresses() if address.startswith("127.")]
 
 
 def test_without_a_network_there_is_the_loopback_interface(monkeypatch):
-    monkeypatch.setattr(offers, "route_to", lambda target: None)
-    monkeypatch.setattr(offers, "own_addresses", list)
-    assert offers.primary_address("somewhere") == "127.0.0.1"
-    monkeypatch.setattr(offers, "own_addresses", lambda: ["10.0.0.9"])
-    assert offers.primary_address("somewhere") == "10.0.0.9"
+    monkeypatch.setattr(network, "route_to", lambda target: None)
+    monkeypatch.setattr(network, "own_addresses", list)
+    assert network.primary_address("somewhere") == "127.0.0.1"
+    monkeypatch.setattr(network, "own_addresses", lambda: ["10.0.0.9"])
+    assert network.primary_address("somewhere") == "10.0.0.9"
+
+
+def test_listeners_share_a_port_and_a_taken_one_is_named():
+    sockets = network.listen(["127.0.0.2", "127.0.0.3"])
+    ports = {network.address_of(sock)[1] for sock in sockets}
+    assert len(ports) == 1 and not any(sock.get_inheritable() for sock in sockets)
+    with pytest.raises(CannotListen, match=rf"cannot listen on 127.0.0.3:{min(ports)}"):
+        network.listen(["127.0.0.3"], min(ports))
+    for sock in sockets:
+        sock.close()
 
 
 def card(machine, *addresses):

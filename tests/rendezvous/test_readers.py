@@ -10,9 +10,11 @@ import pytest
 
 from horovod.rendezvous import auth, offers, over_file
 from horovod.rendezvous import identity as identity_module
-from horovod.rendezvous.identity import UNKNOWN, Identity, alone, detect, subset
+from horovod.rendezvous.detection import detect
+from horovod.rendezvous.errors import StoreError, StoreTimeout
+from horovod.rendezvous.generations import UNKNOWN, Seat
+from horovod.rendezvous.identity import Identity, alone, subset
 from horovod.rendezvous.readers.own import encode_secret
-from horovod.rendezvous.store import StoreError, StoreTimeout
 
 SECRET = encode_secret(auth.make_secret())
 OWN = {
@@ -77,7 +79,7 @@ def test_launchers_are_recognised(env, launcher, rank, size, local_rank, local_s
 NOBODY = [
     {},
     {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4"},  # ranks without a place to meet make no job
-    {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "x"},  # somebody else's variables
+    {"RANK": "1", "WORLD_SIZE": "1", "MASTER_ADDR": "x"},  # somebody else's variables
     {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "1"},  # a batch script, not a step
     {"JOB_COMPLETION_INDEX": "1"},
 ]
@@ -113,6 +115,36 @@ def test_half_a_set_of_variables_is_named(env):
             detect({key: value for key, value in env.items() if key != name})
 
 
+def test_ranks_of_a_launcher_we_do_not_know_are_warned_of():
+    """Ray's TorchTrainer sets these; N silent worlds of one would each train on their own."""
+    with pytest.warns(RuntimeWarning, match="RANK=1 and WORLD_SIZE=2 are set, but by no launcher"):
+        assert detect({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "x"}).size == 1
+
+
+def test_a_number_that_is_none_is_named():
+    with pytest.raises(RuntimeError, match="HOROVOD_GLOO_RENDEZVOUS_PORT=http is not a whole number"):
+        detect({**OWN, "HOROVOD_GLOO_RENDEZVOUS_PORT": "http"})
+
+
+def test_an_elastic_worker_is_known_by_its_id_and_gets_its_numbers_with_its_seat():
+    env = {**OWN, "HOROVOD_WORKER_ID": "node7[1]", "HOROVOD_HOST_KEY": "5eca84e2"}
+    for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"):
+        del env[name]
+    me = detect(env)
+    assert (me.rank, me.size, me.worker, str(me)) == (
+        UNKNOWN,
+        UNKNOWN,
+        "node7[1]",
+        "worker node7[1] on node7",
+    )
+    assert me.claim().worker == "node7[1]" and me.host_key == "5eca84e2" and me.host == "node7"
+    now = me.seated(Seat(2, 5, local_rank=1, local_size=2, generation=7))
+    assert (now.rank, now.size, now.local_rank, now.generation, now.cross_size) == (2, 5, 1, 7, 2)
+    assert str(now) == "rank 2 on node7"
+    with pytest.raises(ValueError, match="ranks of an elastic job are not known"):
+        subset(me, [0, 1])
+
+
 def test_impossible_numbers_are_refused():
     with pytest.raises(ValueError, match="says this is rank 8 of 8, which cannot be"):
         detect({**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "8"})
@@ -125,7 +157,7 @@ def test_one_rank_needs_no_meeting():
 def test_subsets():
     me = detect(OWN)
     part = subset(me, [3, 1])
-    assert (part.rank, part.size) == (1, 2) and part.meet is not None
+    assert (part.rank, part.size, part.group) == (1, 2, (3, 1)) and part.meet is not None
     assert subset(me, [0, 1, 2, 3]) is me
     assert subset(me, [1]).size == 1
     with pytest.raises(ValueError, match="rank 1, which is not in the list"):
@@ -166,6 +198,29 @@ def test_meeting_by_file(fresh, monkeypatch):
         with one.open_store(5) as b:
             a.set("x", b"1")
             assert b.get("x") == b"1"
+
+
+def test_the_file_with_the_secret_is_gone_as_soon_as_all_have_read_it(fresh, monkeypatch):
+    """Then nothing is left of it if rank 0 is killed, which no handler of its could see."""
+    zero, one = ranks(2, over_file.meet_by_file("job-1", True))
+    with zero.open_store(5) as a:
+        a.join(zero.claim())
+        assert [path.name for path in fresh.iterdir()] == ["job-1"]
+        monkeypatch.setattr(offers, "_offers", {})
+        with one.open_store(5) as b:
+            b.join(one.claim())
+            assert list(fresh.iterdir()) == []
+
+
+def test_parts_of_a_job_meet_at_places_of_their_own(fresh, monkeypatch):
+    """hvd.init(comm=[1, 2]) needs nothing of rank 0, which serves the whole job's store."""
+    job = ranks(3, over_file.meet_by_file("job-1", True))
+    one, two = (subset(job[rank], [1, 2]) for rank in (1, 2))
+    with one.open_store(5) as a:
+        a.join(one.claim())
+        monkeypatch.setattr(offers, "_offers", {})
+        with two.open_store(5) as b:
+            assert (b.join(two.claim()).rank, b.join(two.claim()).size) == (1, 2)
 
 
 def test_a_stale_file_is_not_believed(fresh, monkeypatch):

@@ -7,6 +7,7 @@ import base64
 import http.client
 import os
 import pickle
+import queue
 import re
 import socket
 import struct
@@ -17,10 +18,21 @@ import types
 import cloudpickle
 import pytest
 
-from horovod.rendezvous import auth, store_server, store_wire
+from horovod.rendezvous import (
+    acceptor,
+    auth,
+    connection,
+    generations,
+    store_server,
+    store_service,
+    store_wire,
+)
+from horovod.rendezvous.errors import Dismissed, StoreError, StoreTimeout, Superseded
+from horovod.rendezvous.generations import UNKNOWN, Claim, Seat
+from horovod.rendezvous.identity import ranks_text
 from horovod.rendezvous.readers.own import decode_secret, encode_secret
-from horovod.rendezvous.store import StoreClient, StoreError, StoreTimeout
-from horovod.rendezvous.store_server import StoreServer, ranks_text
+from horovod.rendezvous.store import StoreClient
+from horovod.rendezvous.store_server import StoreServer
 
 SECRET = auth.make_secret()
 
@@ -31,8 +43,24 @@ def server():
         yield one
 
 
-def join(server, rank, size=3, host=None, secret=SECRET):
-    return StoreClient("127.0.0.1", server.port, secret, rank=rank, size=size, host=host or f"host{rank}")
+def enter(server, rank=UNKNOWN, host=None, secret=SECRET):
+    """A connection that has not joined a world yet."""
+    return StoreClient("127.0.0.1", server.port, secret, rank=rank, host=host or f"host{rank}")
+
+
+def claim(rank, size=3, host=None, group=(), worker="", pid=1):
+    return Claim(worker, rank, size, group, host or f"host{rank}", pid)
+
+
+def join(server, rank, size=3, host=None, secret=SECRET, **more):
+    """A connection that has joined its world."""
+    store = enter(server, rank, host, secret)
+    try:
+        store.join(claim(rank, size, host, **more))
+    except StoreError:
+        store.close()
+        raise
+    return store
 
 
 def test_values_are_shared(server):
@@ -40,14 +68,23 @@ def test_values_are_shared(server):
         a.set("x", b"1")
         assert b.get("x") == b"1"
         b.set("x", b"2")
-        assert a.get("x") == b"2" and server.get("x") == b"2"
-        server.set("empty", b"")
-        assert a.get("empty") == b""
+        assert a.get("x") == b"2"
+        a.set("empty", b"")
+        assert b.get("empty") == b""
         big = os.urandom(3 << 20)
         a.set("big", big)
         assert b.get("big") == big
-        assert server.pop("big") == big and server.pop("big") is None
-        assert a.local_address == "127.0.0.1"
+
+
+def test_the_jobs_own_board_is_for_those_who_have_not_joined(server):
+    with enter(server) as a, join(server, 1) as b:
+        server.set("x", b"1")
+        assert a.get("x") == b"1"
+        a.set("result", b"2")
+        assert server.get("result") == b"2"
+        assert server.pop("result") == b"2" and server.pop("result") is None
+        with pytest.raises(StoreTimeout):
+            b.get("x", timeout=0.05)
 
 
 def test_get_waits_for_set(server):
@@ -56,14 +93,6 @@ def test_get_waits_for_set(server):
         timer.start()
         assert b.get("late", timeout=10) == b"v"
         timer.join()
-
-
-def test_scopes_keep_worlds_apart(server):
-    with join(server, 0) as a, join(server, 1) as b:
-        a.scope, b.scope = "one/", "two/"
-        a.set("x", b"1")
-        with pytest.raises(StoreTimeout):
-            b.get("x", timeout=0.05)
 
 
 def test_a_timeout_says_who_is_missing(server):
@@ -77,28 +106,40 @@ def test_a_timeout_says_who_is_missing(server):
             a.get("never", timeout=0.1)
 
 
-def test_failure_reaches_everybody(server):
+def test_a_failure_reaches_everybody_in_its_generation_and_nobody_in_the_next(server):
     with join(server, 0) as a, join(server, 1) as b:
         threading.Timer(0.1, b.fail, ("out of disk on host1",)).start()
         with pytest.raises(StoreError, match="out of disk on host1"):
             a.get("never", timeout=30)
         with pytest.raises(StoreError, match="out of disk"):
             b.set("x", b"")
-    assert server.failure == "out of disk on host1"
+        a.done()
+        b.done()
+    with pytest.raises(StoreError, match="out of disk on host1"):
+        join(server, 2)  # late, but it was expected: it hears of it once
+    assert server.failure is None
+    with join(server, 0) as a, join(server, 2) as c:
+        a.set("x", b"1")
+        assert c.get("x") == b"1"
 
 
-def test_fail_does_not_wait_for_a_blocked_get(server):
-    with join(server, 0) as a:
-        threading.Timer(0.2, a.fail, ("stop",)).start()
-        with pytest.raises(StoreError, match="stop"):
+def test_the_jobs_failure_reaches_everybody_for_ever(server):
+    with join(server, 0) as a, enter(server) as helper:
+        threading.Timer(0.1, server.fail, ("no more hosts",)).start()
+        with pytest.raises(StoreError, match="no more hosts"):
             a.get("never", timeout=30)
+        with pytest.raises(StoreError, match="no more hosts"):
+            helper.set("x", b"")
+    with pytest.raises(StoreError, match="no more hosts"):
+        enter(server)
+    assert server.failure == "no more hosts"
 
 
 def test_a_rank_that_disappears_is_named(server):
     with join(server, 0) as a:
         b = join(server, 1, host="node7")
         threading.Timer(0.1, b.close).start()
-        with pytest.raises(StoreError, match="rank 1 on host node7 disappeared while the job was starting"):
+        with pytest.raises(StoreError, match="rank 1 on node7 disappeared while the job was starting"):
             a.get("never", timeout=30)
 
 
@@ -109,7 +150,21 @@ def test_a_rank_that_is_done_may_go(server):
         b.close()
         with pytest.raises(StoreTimeout):
             a.get("never", timeout=0.5)
-        assert server.failure is None
+
+
+def test_a_rank_that_ended_before_it_came_is_named_at_once(server):
+    with join(server, 0) as a:
+        threading.Timer(0.1, server.lost, ("2", "rank 2 on node9 ended with exit code 7")).start()
+        with pytest.raises(StoreError, match="rank 2 on node9 ended with exit code 7"):
+            a.get("never", timeout=30)
+        a.done()
+    with pytest.raises(StoreError, match="exit code 7"):
+        join(server, 1)
+    with pytest.raises(StoreError, match="exit code 7"):
+        join(server, 1)  # whoever tries again is told again: it does not come back
+    with join(server, 2), join(server, 1) as b, join(server, 0) as a:  # unless a new process takes its place
+        b.set("x", b"1")
+        assert a.get("x") == b"1"
 
 
 def test_two_processes_with_one_rank_are_named(server):
@@ -124,17 +179,94 @@ def test_a_wrong_size_is_named(server):
 
 def test_mixed_versions_are_named(server, monkeypatch):
     monkeypatch.setattr("horovod.rendezvous.store.__version__", "0.0.1")
-    with pytest.raises(StoreError, match="runs Horovod 0.0.1, .* same version on every host"):
+    with pytest.raises(StoreError, match="rank 1 on host1 runs Horovod 0.0.1, .* same version on every host"):
         join(server, 1)
 
 
 def test_clocks_that_differ_are_noticed(monkeypatch):
-    fast = types.SimpleNamespace(time=lambda: time.time() + 100, monotonic=time.monotonic, sleep=time.sleep)
+    fast = types.SimpleNamespace(time=lambda: time.time() + 100, monotonic=time.monotonic)
     monkeypatch.setattr("horovod.rendezvous.store.time", fast)
     notices = []
-    with StoreServer(SECRET, notice=notices.append) as server, join(server, 0, size=-1, host="node7"):
+    with StoreServer(SECRET, notice=notices.append) as server, enter(server, host="node7"):
         pass
     assert notices == ["the clock of host node7 is +100 s off; timelines and logs will not line up"]
+
+
+def seats(*workers):
+    return {worker: Seat(rank, len(workers)) for rank, worker in enumerate(workers)}
+
+
+def test_an_elastic_driver_gives_out_places_anew_for_each_generation():
+    """Survivors and a newcomer, known by ids: who they are is asked at every join, and waited for."""
+    events = queue.Queue()
+    with StoreServer(SECRET, on_event=events.put) as server:
+        assert server.assign(seats("a", "b", "c")) == 1
+        stores = {name: enter(server, host=name) for name in "abc"}
+        found = {name: store.join(claim(-1, -1, name, worker=name)) for name, store in stores.items()}
+        assert {name: (s.rank, s.size, s.generation) for name, s in found.items()} == {
+            "a": (0, 3, 1), "b": (1, 3, 1), "c": (2, 3, 1),
+        }  # fmt: skip
+        assert events.get(timeout=10) == store_server.Event("complete", 1)
+        for name in "ab":
+            stores[name].done()
+        stores["c"].close()  # dies while the world forms
+        assert events.get(timeout=10)[:2] == ("failed", 1)
+
+        waiting = {}
+
+        def wait(name, store):
+            waiting[name] = store.join(claim(-1, -1, name, worker=name), timeout=30)
+
+        newcomer = enter(server, host="d")
+        clients = {"a": stores["a"], "b": stores["b"], "d": newcomer}
+        threads = [threading.Thread(target=wait, args=one) for one in clients.items()]
+        for thread in threads:
+            thread.start()
+        heard = {events.get(timeout=10) for _ in threads}
+        assert heard == {store_server.Event("waiting", 1, name) for name in clients}
+        assert server.assign(seats("b", "a", "d")) == 2
+        for thread in threads:
+            thread.join()
+        assert events.get(timeout=10) == store_server.Event("complete", 2)
+        assert {name: (s.rank, s.size, s.generation) for name, s in waiting.items()} == {
+            "b": (0, 3, 2), "a": (1, 3, 2), "d": (2, 3, 2),
+        }  # fmt: skip
+        for store in clients.values():
+            store.done()
+            store.close()
+
+
+def test_who_forms_a_world_that_the_driver_gave_up_is_sent_on_to_the_next():
+    with StoreServer(SECRET) as server:
+        server.assign(seats("a", "b"))
+        with enter(server, host="a") as a:
+            a.join(claim(-1, -1, "node1", worker="a"))
+            threading.Timer(0.1, server.assign, (seats("b", "a", "c"),)).start()
+            late = "rank 0 on node1 belongs to generation 1; the job is at 2"
+            with pytest.raises(Superseded, match=late):
+                a.get("table", timeout=30)
+            with pytest.raises(Superseded, match=late):
+                a.set("x", b"")
+            assert a.join(claim(-1, -1, "node1", worker="a")) == Seat(1, 3, generation=2)
+
+
+def test_a_worker_that_the_job_goes_on_without_is_told_so():
+    with StoreServer(SECRET) as server:
+        server.assign(seats("a"))
+        with enter(server) as gone, enter(server) as other:
+            timer = threading.Timer(0.1, server.dismiss, ("b", "node7[1] has been removed from elastic job"))
+            timer.start()
+            with pytest.raises(Dismissed, match="has been removed"):
+                gone.join(claim(-1, -1, worker="b"), timeout=30)
+            with pytest.raises(StoreTimeout, match="worker c on .* waited 0.05 s for a place"):
+                other.join(claim(-1, -1, worker="c"), timeout=0.05)
+            server.assign(seats("a", "b"))
+            assert gone.join(claim(-1, -1, worker="b")).rank == 1  # and may be called back
+
+
+def test_a_worker_without_a_rank_needs_a_driver(server):
+    with enter(server) as a, pytest.raises(StoreError, match="'w' on .* asks for its rank"):
+        a.join(claim(-1, -1, worker="w"))
 
 
 def test_nobody_listens(server):
@@ -146,11 +278,15 @@ def test_nobody_listens(server):
         StoreClient("127.0.0.1", port, SECRET, timeout=0.3)
 
 
-def test_a_closed_store_ends_its_clients(server):
+def test_a_closed_store_ends_its_clients_and_its_own_process_waits(server):
     with join(server, 0) as a:
         threading.Timer(0.2, server.close).start()
+        with pytest.raises(StoreError, match="the job's store is closed"):
+            server.get("never", timeout=30)
         with pytest.raises(StoreError, match="lost the connection to the job's store"):
             a.get("never", timeout=30)
+    with pytest.raises(StoreError, match="the job's store is closed"):
+        server.set("x", b"")
 
 
 def test_it_listens_only_where_told():
@@ -202,17 +338,17 @@ GARBAGE = {
 
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_gets_no_answer_and_changes_nothing(server, data):
+    answer = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
         try:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
-            answer = b""
             while part := sock.recv(65536):
                 answer += part
         except OSError:
             pass
-    # Only somebody who speaks the protocol's first word hears one back: a fresh nonce, never a proof.
-    assert len(answer) == (auth.HELLO_BYTES if data.startswith(auth.MAGIC) else 0)
+    # Only somebody who speaks the protocol's first word may hear one back: a fresh nonce, never a proof.
+    assert len(answer) <= (auth.HELLO_BYTES if data.startswith(auth.MAGIC) else 0)
     with join(server, 0) as a:
         a.set("x", b"1")
     assert server.failure is None
@@ -242,7 +378,36 @@ def test_silent_strangers_are_hung_up_on(monkeypatch):
 
 def handshake(port):
     sock = socket.create_connection(("127.0.0.1", port), timeout=5)
-    return sock, auth.connect(sock, SECRET)
+    return sock, auth.connect(sock, SECRET, store_wire.PURPOSE)
+
+
+MALFORMED = {
+    "no key length": b"\x03",
+    "a key that is no text": b"\x03\0\1\xff",
+    "an unknown verb": b"\x63\0\0",
+    "a hello that is no JSON": b"\x01\0\0{",
+    "a claim without a rank": b'\x02\0\0{"claim": {}, "seconds": 1}',
+    "a time that is none": (
+        b'\x02\0\0{"claim": {"worker": "", "rank": 1, "size": 3, "group": [], "host": "", "pid": 1}, '
+        b'"seconds": [1]}'
+    ),
+    "a wait without a time": b"\x04\0\1x",
+    "a wait for ever": b"\x04\0\1x" + struct.pack(">d", float("inf")),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("payload", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_request_of_a_member_ends_its_own_connection_only(server, payload):
+    sock, key = handshake(server.port)
+    with sock, join(server, 1) as b:
+        sock.sendall(b"".join(store_wire.Signer(key, store_wire.TO_SERVER).frame(payload)))
+        try:
+            assert sock.recv(100) == b""
+        except ConnectionResetError:
+            pass
+        b.set("x", b"1")
+        assert b.get("x") == b"1"
 
 
 @pytest.mark.parametrize("length", [store_wire.MAX_FRAME + 1, (1 << 64) - 1])
@@ -259,17 +424,17 @@ def test_an_oversized_frame_is_refused_before_memory_is_taken(server, length):
 def test_a_forged_or_replayed_frame_is_refused(server):
     sock, key = handshake(server.port)
     signer = store_wire.Signer(key, store_wire.TO_SERVER)
-    good = signer.frame(store_wire.pack_request(store_wire.SET, "x", b"1"))
+    good = b"".join(signer.frame(store_wire.pack_request(store_wire.SET, "x", b"1")))
     with sock:
         sock.sendall(good)
-        assert sock.recv(100)
+        assert len(sock.recv(41, socket.MSG_WAITALL)) == 41  # length, verdict, HMAC
         sock.sendall(good)  # the same bytes again: the counter has moved on
         try:
             assert sock.recv(100) == b""
         except ConnectionResetError:
             pass
     sock, key = handshake(server.port)
-    bad = bytearray(store_wire.Signer(key, store_wire.TO_SERVER).frame(b"\x02\0\1y!"))
+    bad = bytearray(b"".join(store_wire.Signer(key, store_wire.TO_SERVER).frame(b"\x03\0\1y!")))
     bad[-34] ^= 1
     with sock:
         sock.sendall(bad)
@@ -326,7 +491,7 @@ def test_cve_2024_10190_no_pickle_by_http_put(server, tmp_path):
             connection.getresponse()
         connection.close()
     assert not proof.exists()
-    assert server._values == {} and server.failure is None
+    assert server._service.values == {} and server.failure is None
 
 
 def test_cve_2026_31234_no_pickle_from_an_unauthenticated_server(tmp_path):
@@ -372,6 +537,6 @@ def test_cve_2026_31234_no_pickle_from_an_unauthenticated_server(tmp_path):
 
 def test_nothing_in_the_store_can_unpickle():
     """Store, handshake and wire are fixed binary and JSON: they do not even import a pickle."""
-    for module in (store_server, store_wire, auth):
+    for module in (acceptor, connection, store_server, store_service, store_wire, generations, auth):
         with open(module.__file__, encoding="utf-8") as source:
             assert not re.search(r"import.*(pickle|marshal|shelve|yaml)|\beval\(|\bexec\(", source.read())

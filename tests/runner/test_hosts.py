@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts, slots and the placement of ranks."""
+"""Hosts and slots, as users and batch systems name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from horovod.runner.allocation import allocated_hosts, expand_counts, expand_nodelist
 from horovod.runner.hosts import (
     HostInfo,
-    get_host_assignments,
     parse_host_files,
     parse_hosts,
     parse_hosts_and_slots,
@@ -60,31 +59,6 @@ def test_wrong_host_files_are_named(tmp_path, text, message):
         path.write_text(text)
     with pytest.raises(ValueError, match=message):
         parse_host_files(str(path))
-
-
-def test_ranks_fill_one_host_after_the_other():
-    slots = get_host_assignments(parse_hosts("a:2,b:3"), 5)
-    assert [(s.hostname, s.rank, s.local_rank, s.cross_rank) for s in slots] == [
-        ("a", 0, 0, 0), ("a", 1, 1, 0), ("b", 2, 0, 1), ("b", 3, 1, 1), ("b", 4, 2, 0),
-    ]  # fmt: skip
-    assert [(s.size, s.local_size, s.cross_size) for s in slots] == [(5, 2, 2)] * 2 + [(5, 3, 2)] * 2 + [
-        (5, 3, 1)
-    ]
-    assert slots[3].to_response_string() == "3,5,1,3,1,2"
-
-
-@pytest.mark.parametrize("np, places", [(1, "a"), (3, "aab"), (4, "aabb")])
-def test_exactly_np_ranks_are_placed_on_more_slots(np, places):
-    slots = get_host_assignments(parse_hosts("a:2,b:2,c:9"), np, np)
-    assert "".join(s.hostname for s in slots) == places
-    assert {s.size for s in slots} == {np}
-
-
-def test_more_ranks_than_slots_are_refused():
-    with pytest.raises(
-        ValueError, match=r"Requested more processes \(5\) than there are available slots \(4\)"
-    ):
-        get_host_assignments(parse_hosts("a:2,b:2"), 5)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_arguments_and_environment_arrive_unchanged():
 
 
 def test_settings_reach_the_workers_and_secrets_do_not_show():
-    show = "tr '\\0' ' ' </proc/$PPID/cmdline; env"
+    show = "for pid in $PPID $(ps -o ppid= -p $PPID); do tr '\\0' ' ' </proc/$pid/cmdline; done; env"
     done = horovodrun("-np", "1", "--timeline-filename", "t", "--verbose", "sh", "-c", show)
     secret = [line for line in done.stdout.splitlines() if "_HOROVOD_SECRET_KEY=" in line]
     assert len(secret) == 1
@@ -141,6 +141,9 @@ WRONG = [
     (["-np", "1", "-H", "198.51.100.7:1", "--network-interfaces", "nope0", "true"],
      "interface nope0 does not exist"),
     (["-np", "2", "--cache-capacity=-1", "true"], "cache_capacity=-1 must be >= 0"),
+    (["-np", "2", "--output-filename", "/dev/null/x", "true"], "cannot write to --output-filename /dev/null"),
+    (["-np", "100000000", "true"], "100000000 processes on this host need"),
+    (["-np", "1000000", "true"], "1000000 processes on this host need"),
 ]  # fmt: skip
 
 
@@ -149,6 +152,60 @@ def test_mistakes_are_named_without_a_traceback(words, message):
     done = horovodrun(*words)
     assert done.returncode == 1
     assert message in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_text_for_a_number_in_the_config_file_is_named(tmp_path):
+    path = tmp_path / "config.yaml"
+    for text in ("many", "[1]"):
+        path.write_text(f"params: {{cache_capacity: {text}}}\n")
+        done = horovodrun("-np", "2", "--config-file", str(path), "true")
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert (
+            f"--config-file {path}: params.cache_capacity=" in done.stderr
+            and "is not a whole number" in done.stderr
+        )
+
+
+def test_a_deleted_working_directory_is_named(tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *HOROVODRUN, "-np", "2", "true"],
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("horovodrun: the working directory does not exist any more")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
+def test_a_loopback_interface_without_ipv4_is_enough():
+    alone = 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$@"'
+    for hosts in ("localhost:2", "localhost:1,[::1]:1"):
+        words = ["-np", "2", "-H", hosts, "--verbose", sys.executable, REPORT]
+        done = subprocess.run(
+            ["unshare", "--net", "sh", "-c", alone, "sh", *HOROVODRUN, *words],
+            env=environment(), capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "workers meet at ::1" in done.stderr
+        assert [(r["rank"], r["size"]) for r in reports(done.stdout)] == [(0, 2), (1, 2)]
+
+
+def test_ranks_hear_at_once_that_one_ended_before_it_joined():
+    """Rank 1 ends before hvd.init(), in which rank 0 would wait for half a minute."""
+    script = (
+        "import os, sys, time\n"
+        "if os.environ['HOROVOD_RANK'] == '1': sys.exit('no data for me')\n"
+        "import horovod.numpy as hvd\n"
+        "hvd.init()\n"
+    )
+    done = horovodrun("-np", "2", sys.executable, "-c", script)
+    assert done.returncode == 1
+    told = "rank 1 on localhost ended with exit code 1 before it joined the job; its last line: no data"
+    heard = [line for line in done.stderr.splitlines() if line.startswith("[0]<stderr>:") and told in line]
+    assert heard, done.stderr
+    assert "Process name: 1\nExit code: 1" in done.stderr
 
 
 def test_version_and_check_build():

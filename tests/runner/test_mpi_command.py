@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from horovod.runner.hosts import parse_hosts
-from horovod.runner.job import JobSettings
 from horovod.runner.js_run import js_command
 from horovod.runner.mpi_run import INTEL, MPICH, OPEN_MPI, SPECTRUM, implementation_of, mpi_command
+from horovod.runner.settings import JobSettings
 
 COMMAND = ["python", "train.py", "a b"]
 

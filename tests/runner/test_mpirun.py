@@ -63,12 +63,12 @@ def test_the_tensorflow_1_script_of_the_tutorials(tmp_path):
         pytest.skip(reason)
     script = os.path.join(ROOT, "examples", "tensorflow1_graph_mnist.py")
     done = openmpi.run(
-        4, [openmpi.python, script, "--steps", "800"], timeout=240,
+        4, [openmpi.python, script, "--steps", "300"], timeout=240,
         TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1", TMPDIR=str(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
     (accuracy,) = re.findall(r"test accuracy ([\d.]+)", done.stdout)
-    assert float(accuracy) > 0.75
+    assert float(accuracy) > 0.6  # 0.764 from the script's seeds
 
 
 def test_the_standard_abi():

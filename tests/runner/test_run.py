@@ -180,6 +180,15 @@ WRONG = [
         "Argument use_gloo and use_mpi only allow one set True.",
     ),
     ({"np": 3, "hosts": "localhost:2"}, ValueError, "Requested more processes"),
+    (
+        {"np": 0},
+        ValueError,
+        r"horovod.run\(num_proc=0\): the number of ranks must be an integer of 1 or",
+    ),
+    ({"np": -2}, ValueError, "must be an integer of 1 or more"),
+    ({"np": "2"}, ValueError, r"num_proc='2'\): the number of ranks must be an integer"),
+    ({"num_proc": True}, ValueError, "num_proc=True"),
+    ({"np": 10**8}, ValueError, "100000000 processes on this host need"),
     ({"min_num_proc": 1}, NotImplementedError, "Elastic jobs"),
     ({"host_discovery_script": "x"}, NotImplementedError, "Elastic jobs"),
 ]

@@ -6,7 +6,8 @@
         hosts.run([...], inside="a")                                       # from host a
         hosts.cut("b")                                                     # pulls b's cable
 
-The keys, the ssh configuration and the wrapper that makes plain `ssh` use it live in a temporary folder.
+The keys, the ssh configuration and the wrapper that makes plain `ssh` use it live in a temporary folder. The
+variable SSH_CONFIG makes the wrapper use another configuration, as a user's own would be.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ def why_not() -> Optional[str]:
         return f"ip netns add: {probe.stderr.strip()}"
     subprocess.run(["ip", "netns", "del", f"hvdprobe{os.getpid()}"], check=False)
     return None
+
+
+def make_key(path: str) -> None:
+    """A key without a passphrase, and path.pub."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
 
 
 def _ip(*words: str) -> None:
@@ -139,18 +145,20 @@ class Hosts:
         """Plugs it in again."""
         _ip("link", "set", f"v{self._space[name]}", "up")
 
-    def start_sshd(self, name: str) -> None:
-        """Starts (again) the sshd of a host."""
+    def start_sshd(self, name: str, *options: str) -> None:
+        """Starts (again) the sshd of a host, e.g. with "-o", "ForceCommand=cat"."""
         old = self._daemons.pop(name, None)
         if old is not None:
             old.kill()
             old.wait()
         self._daemons[name] = subprocess.Popen(
-            [*self._enter(name), _SSHD, "-D", "-f", f"{self.folder}/sshd_config"],
+            [*self._enter(name), _SSHD, "-D", "-f", f"{self.folder}/sshd_config", *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         for _ in range(100):
-            probe = subprocess.run([f"{self.folder}/bin/ssh", name, "true"], capture_output=True, check=False)
+            probe = subprocess.run(
+                [f"{self.folder}/bin/ssh", name, "true"], stdin=subprocess.DEVNULL, capture_output=True
+            )
             if probe.returncode == 0:
                 return
             time.sleep(0.05)
@@ -179,9 +187,7 @@ class Hosts:
         os.makedirs(f"{self.folder}/bin")
         os.makedirs("/run/sshd", exist_ok=True)
         for key in ("host_key", "user_key"):
-            subprocess.run(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{self.folder}/{key}"], check=True
-            )
+            make_key(f"{self.folder}/{key}")
         shutil.copy(f"{self.folder}/user_key.pub", f"{self.folder}/authorized_keys")
         os.chmod(f"{self.folder}/authorized_keys", 0o600)
         with open(f"{self.folder}/sshd_config", "w", encoding="utf-8") as file:
@@ -198,5 +204,5 @@ class Hosts:
                 "  UserKnownHostsFile /dev/null\n  StrictHostKeyChecking no\n  LogLevel ERROR\n"
             )
         with open(f"{self.folder}/bin/ssh", "w", encoding="utf-8") as file:
-            file.write(f'#!/bin/sh\nexec /usr/bin/ssh -F {self.folder}/ssh_config "$@"\n')
+            file.write(f'#!/bin/sh\nexec /usr/bin/ssh -F "${{SSH_CONFIG:-{self.folder}/ssh_config}}" "$@"\n')
         os.chmod(f"{self.folder}/bin/ssh", 0o755)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,12 @@ def environment(**more: str) -> Dict[str, str]:
     return env
 
 
+def default_signals() -> None:
+    """For preexec_fn: `nohup make test &` must not make a launcher ignore what a test sends it."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def horovodrun(
     *words: str, timeout: float = 60, env: Optional[Dict[str, str]] = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
@@ -38,10 +45,11 @@ def horovodrun(
 
 
 def start_horovodrun(*words: str, **options: Any) -> subprocess.Popen[str]:
-    """Starts horovodrun."""
+    """Starts horovodrun, with signals as a terminal would give them."""
+    streams: Dict[str, Any] = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return subprocess.Popen(
-        [*HOROVODRUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(), **options,
+        [*HOROVODRUN, *words], text=True, env=environment(),
+        **{**streams, "preexec_fn": default_signals, **options},
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from typing import Callable, List, Mapping, Optional, Tuple
 
 from horovod.rendezvous.identity import Identity
 
+__all__ = ["READERS", "number"]
+
 Reader = Callable[[Mapping[str, str]], Optional[Identity]]
 
 # module, and a variable without which it need not even be loaded
@@ -39,3 +41,14 @@ def _lazy(module: str, variable: str) -> Reader:
 
 
 READERS: List[Reader] = [_lazy(module, variable) for module, variable in _ORDER]
+
+
+def number(env: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
+    """The number that a launcher's variable holds; without a default it must be set."""
+    text = env.get(name)
+    if text is None and default is not None:
+        return default
+    try:
+        return int(str(text))
+    except ValueError:
+        raise RuntimeError(f"{name}={text} is not a whole number; was it set by hand?") from None

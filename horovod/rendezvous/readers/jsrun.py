@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.generations import UNKNOWN
+from horovod.rendezvous.identity import Identity, host_name
 from horovod.rendezvous.over_file import meet_by_file
+from horovod.rendezvous.readers import number
 
 RANK, SIZE = "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"
@@ -26,12 +28,12 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     job = f"lsf-{env.get('LSB_JOBID', '')}.{env.get('JSM_JOBSTEP_ID', env.get('PMIX_NAMESPACE', ''))}"
     one_host = env.get(LOCAL_SIZE) == env[SIZE]
     return Identity(
-        rank=int(env[RANK]),
-        size=int(env[SIZE]),
+        rank=number(env, RANK),
+        size=number(env, SIZE),
         host=host_name(),
         launcher="jsrun",
-        local_rank=int(env.get(LOCAL_RANK, UNKNOWN)),
-        local_size=int(env.get(LOCAL_SIZE, UNKNOWN)),
+        local_rank=number(env, LOCAL_RANK, UNKNOWN),
+        local_size=number(env, LOCAL_SIZE, UNKNOWN),
         meet=meet_by_file(job, one_host),
         found_by=f"{RANK}={env[RANK]} {SIZE}={env[SIZE]}",
     )

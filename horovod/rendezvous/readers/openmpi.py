@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.generations import UNKNOWN
+from horovod.rendezvous.identity import Identity, host_name
 from horovod.rendezvous.mpi_library import OPEN_MPI
 from horovod.rendezvous.over_mpi import meet_over_mpi
+from horovod.rendezvous.readers import number
 
 RANK, SIZE = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"
@@ -24,12 +26,12 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
         return None
     found_by = f"{RANK}={env[RANK]} {SIZE}={env[SIZE]}"
     return Identity(
-        rank=int(env[RANK]),
-        size=int(env[SIZE]),
+        rank=number(env, RANK),
+        size=number(env, SIZE),
         host=host_name(),
         launcher="Open MPI's mpirun",
-        local_rank=int(env.get(LOCAL_RANK, UNKNOWN)),
-        local_size=int(env.get(LOCAL_SIZE, UNKNOWN)),
+        local_rank=number(env, LOCAL_RANK, UNKNOWN),
+        local_size=number(env, LOCAL_SIZE, UNKNOWN),
         meet=meet_over_mpi(OPEN_MPI, found_by),
         found_by=found_by,
     )

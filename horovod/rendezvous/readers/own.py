@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovodrun and horovod.run, or anybody who sets the same variables (see readers/kubernetes.py).
+"""horovodrun and horovod.run, or anybody who sets the same variables and serves a store (StoreServer).
 
 HOROVOD_RANK=3   HOROVOD_SIZE=8   HOROVOD_LOCAL_RANK=1   HOROVOD_LOCAL_SIZE=2
 HOROVOD_CROSS_RANK=1   HOROVOD_CROSS_SIZE=4   HOROVOD_HOSTNAME=node7
 HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1   HOROVOD_GLOO_RENDEZVOUS_PORT=40213
 _HOROVOD_SECRET_KEY=<base64 of 32 bytes>
+
+Optional: HOROVOD_HOST_KEY=<what ranks that share memory have in common>; HOROVOD_HOSTNAME is then for people.
+An elastic driver sets HOROVOD_WORKER_ID=<a name that this process keeps> instead of the numbers, which it
+gives out anew for each generation of the world (StoreServer.assign).
 """
 
 from __future__ import annotations
@@ -13,12 +17,16 @@ import base64
 import binascii
 from typing import Mapping, Optional
 
-from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
-from horovod.rendezvous.store import StoreClient, StoreError
+from horovod.rendezvous.errors import StoreError
+from horovod.rendezvous.generations import UNKNOWN
+from horovod.rendezvous.identity import Identity, host_name
+from horovod.rendezvous.readers import number
+from horovod.rendezvous.store import StoreClient
 
-RANK, SIZE = "HOROVOD_RANK", "HOROVOD_SIZE"
+RANK, SIZE, WORKER = "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_WORKER_ID"
 ADDRESS, PORT = "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"
 SECRET = "_HOROVOD_SECRET_KEY"
+HOST_KEY = "HOROVOD_HOST_KEY"
 
 
 def read(env: Mapping[str, str]) -> Optional[Identity]:
@@ -26,27 +34,31 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     if ADDRESS not in env:
         # As upstream: rank variables without a rendezvous do not make a job.
         return None
-    for name in (RANK, SIZE, PORT, SECRET):
+    worker = env.get(WORKER, "")
+    for name in (PORT, SECRET) if worker else (RANK, SIZE, PORT, SECRET):
         if name not in env:
             raise RuntimeError(
                 f"{ADDRESS} is set but {name} is not; set all of them or none (docs/running.md)"
             )
-    address, port, secret = env[ADDRESS], int(env[PORT]), decode_secret(env[SECRET])
+    address, port, secret = env[ADDRESS], number(env, PORT), decode_secret(env[SECRET])
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        return StoreClient(address, port, secret, rank=me.rank, size=me.size, host=me.host, timeout=timeout)
+        return StoreClient(address, port, secret, host=me.host, rank=me.rank, timeout=timeout)
 
+    who = f"{WORKER}={worker}" if worker else f"{RANK}={env[RANK]} {SIZE}={env[SIZE]}"
     return Identity(
-        rank=int(env[RANK]),
-        size=int(env[SIZE]),
+        rank=number(env, RANK, UNKNOWN),
+        size=number(env, SIZE, UNKNOWN),
         host=env.get("HOROVOD_HOSTNAME") or host_name(),
         launcher="horovodrun",
-        local_rank=int(env.get("HOROVOD_LOCAL_RANK", UNKNOWN)),
-        local_size=int(env.get("HOROVOD_LOCAL_SIZE", UNKNOWN)),
-        cross_rank=int(env.get("HOROVOD_CROSS_RANK", UNKNOWN)),
-        cross_size=int(env.get("HOROVOD_CROSS_SIZE", UNKNOWN)),
+        local_rank=number(env, "HOROVOD_LOCAL_RANK", UNKNOWN),
+        local_size=number(env, "HOROVOD_LOCAL_SIZE", UNKNOWN),
+        cross_rank=number(env, "HOROVOD_CROSS_RANK", UNKNOWN),
+        cross_size=number(env, "HOROVOD_CROSS_SIZE", UNKNOWN),
         meet=meet,
-        found_by=f"{RANK}={env[RANK]} {SIZE}={env[SIZE]} {ADDRESS}={address}:{port}",
+        found_by=f"{who} {ADDRESS}={address}:{port}",
+        host_key=env.get(HOST_KEY, ""),
+        worker=worker,
     )
 
 

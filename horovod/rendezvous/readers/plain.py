@@ -17,8 +17,11 @@ import socket
 from typing import List, Mapping, Optional
 
 from horovod.rendezvous import offers
-from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
-from horovod.rendezvous.network import can_bind
+from horovod.rendezvous.errors import StoreError
+from horovod.rendezvous.generations import UNKNOWN
+from horovod.rendezvous.identity import Identity, host_name
+from horovod.rendezvous.network import can_bind, primary_address
+from horovod.rendezvous.readers import number
 from horovod.rendezvous.readers.own import SECRET, decode_secret
 from horovod.rendezvous.store import StoreClient
 
@@ -37,22 +40,28 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     missing += [] if SECRET in env or SECRET_FILE in env else [f"{SECRET} or {SECRET_FILE}"]
     if missing or rank_name is None:
         raise RuntimeError(f"{ADDRESS} is set, but {', '.join(missing)} is not; see docs/running.md")
-    address, port, secret = env[ADDRESS], int(env[PORT]), _secret(env)
+    address, port, secret = env[ADDRESS], number(env, PORT), _secret(env)
+    rank, size = number(env, rank_name), number(env, SIZE)
     job = f"plain {address}:{port}"
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        if me.rank == 0 and offers.remembered(job) is None:
-            offers.serve(job, _own_addresses(address), me.size, port, secret)
+        if me.group and 0 not in me.group:
+            raise StoreError(
+                f"hvd.init(comm={list(me.group)}): {ADDRESS} names rank 0, so ranks can meet only in worlds "
+                "that rank 0 is part of"
+            )
+        if rank == 0 and offers.remembered(job) is None:
+            offers.serve(job, _own_addresses(address), size, port, secret)
         offer = offers.remembered(job) or offers.Offer([address], port, secret)
         return offer.connect(me, timeout)
 
     return Identity(
-        rank=int(env[rank_name]),
-        size=int(env[SIZE]),
+        rank=rank,
+        size=size,
         host=host_name(),
         launcher="plain variables",
-        local_rank=int(env.get("HOROVOD_LOCAL_RANK", UNKNOWN)),
-        local_size=int(env.get("HOROVOD_LOCAL_SIZE", UNKNOWN)),
+        local_rank=number(env, "HOROVOD_LOCAL_RANK", UNKNOWN),
+        local_size=number(env, "HOROVOD_LOCAL_SIZE", UNKNOWN),
         meet=meet,
         found_by=f"{rank_name}={env[rank_name]} {SIZE}={env[SIZE]} {ADDRESS}={address}:{port}",
     )
@@ -75,4 +84,4 @@ def _own_addresses(address: str) -> List[str]:
     except OSError:
         found = set()
     own = sorted(one for one in found if can_bind(one))
-    return own or [os.environ.get("HOROVOD_POD_IP") or offers.primary_address()]
+    return own or [os.environ.get("HOROVOD_POD_IP") or primary_address()]

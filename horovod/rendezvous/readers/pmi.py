@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.generations import UNKNOWN
+from horovod.rendezvous.identity import Identity, host_name
 from horovod.rendezvous.mpi_library import MPICH
 from horovod.rendezvous.over_mpi import meet_over_mpi
+from horovod.rendezvous.readers import number
 
 RANK, SIZE = "PMI_RANK", "PMI_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
@@ -27,12 +29,12 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
         return None
     found_by = f"{RANK}={env[RANK]} {SIZE}={env[SIZE]}"
     return Identity(
-        rank=int(env[RANK]),
-        size=int(env[SIZE]),
+        rank=number(env, RANK),
+        size=number(env, SIZE),
         host=host_name(),
         launcher="MPICH's or Intel MPI's mpirun",
-        local_rank=int(env.get(LOCAL_RANK, UNKNOWN)),
-        local_size=int(env.get(LOCAL_SIZE, UNKNOWN)),
+        local_rank=number(env, LOCAL_RANK, UNKNOWN),
+        local_size=number(env, LOCAL_SIZE, UNKNOWN),
         meet=meet_over_mpi(MPICH, found_by),
         found_by=found_by,
     )

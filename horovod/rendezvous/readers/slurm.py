@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from horovod.rendezvous.identity import UNKNOWN, Identity, host_name
+from horovod.rendezvous.generations import UNKNOWN
+from horovod.rendezvous.identity import Identity, host_name
 from horovod.rendezvous.over_file import meet_by_file
+from horovod.rendezvous.readers import number
 
 RANK, SIZE, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
 
@@ -27,11 +29,11 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     job = f"slurm-{env.get('SLURM_CLUSTER_NAME', '')}-{env.get('SLURM_JOB_ID', '')}.{env['SLURM_STEP_ID']}"
     one_host = env.get("SLURM_STEP_NUM_NODES", "1") == "1"
     return Identity(
-        rank=int(env[RANK]),
-        size=int(env[SIZE]),
+        rank=number(env, RANK),
+        size=number(env, SIZE),
         host=env.get("SLURMD_NODENAME") or host_name(),
         launcher="srun",
-        local_rank=int(env.get(LOCAL_RANK, UNKNOWN)),
+        local_rank=number(env, LOCAL_RANK, UNKNOWN),
         meet=meet_by_file(job, one_host, env.get("SLURM_LAUNCH_NODE_IPADDR")),
         found_by=f"{RANK}={env[RANK]} {SIZE}={env[SIZE]} of job step {job[6:].lstrip('-')}",
     )

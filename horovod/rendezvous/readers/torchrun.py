@@ -14,11 +14,15 @@ On a network you share with strangers use horovodrun, srun or mpirun instead.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from horovod.rendezvous import offers
+from horovod.rendezvous.errors import StoreError
 from horovod.rendezvous.identity import Identity, host_name
-from horovod.rendezvous.store import StoreClient, StoreError
+from horovod.rendezvous.network import loopback, primary_address
+from horovod.rendezvous.over_torch_store import agree
+from horovod.rendezvous.readers import number
+from horovod.rendezvous.store import StoreClient
 
 RANK, SIZE, LOCAL_RANK, LOCAL_SIZE = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 
@@ -27,50 +31,43 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
     """The identity torchrun gave this process."""
     if "TORCHELASTIC_RUN_ID" not in env or RANK not in env or SIZE not in env:
         return None
-    address, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
+    address, port = env["MASTER_ADDR"], number(env, "MASTER_PORT")
     attempt = env.get("TORCHELASTIC_RESTART_COUNT", "0")
     job = f"horovod/{env['TORCHELASTIC_RUN_ID']}/{attempt}"
     has_store = env.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True"
     one_host = env.get(LOCAL_SIZE) == env[SIZE]
 
     def meet(me: Identity, timeout: float) -> StoreClient:
-        offer = offers.remembered(job)
+        name = offers.name_of(job, me)
+        offer = offers.remembered(name)
         if offer is None:
             if not has_store:
                 raise StoreError(
                     "torchrun was told not to share its store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1), so its "
                     "ranks cannot find each other: unset that variable, or start with horovodrun"
                 )
-            addresses = ["127.0.0.1"] if one_host else [offers.primary_address(address)]
-            offer = _agree(me, job, address, port, addresses, timeout)
+            here = loopback() if one_host else primary_address(address)
+            shown = f"torchrun's store at {address}:{port}"
+            offer = agree(me, name, shown, _open(address, port, timeout), here, timeout)
+            offers.remember(name, offer)
         return offer.connect(me, timeout)
 
     return Identity(
-        rank=int(env[RANK]),
-        size=int(env[SIZE]),
+        rank=number(env, RANK),
+        size=number(env, SIZE),
         host=host_name(),
         launcher="torchrun",
-        local_rank=int(env[LOCAL_RANK]),
-        local_size=int(env[LOCAL_SIZE]),
+        local_rank=number(env, LOCAL_RANK),
+        local_size=number(env, LOCAL_SIZE),
         meet=meet,
         found_by=f"{RANK}={env[RANK]} {SIZE}={env[SIZE]} MASTER_ADDR={address}:{port}",
     )
 
 
-def _agree(
-    me: Identity, job: str, address: str, port: int, addresses: list[str], timeout: float
-) -> offers.Offer:
+def _open(address: str, port: int, timeout: float) -> Any:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     try:
-        store = TCPStore(address, port, me.size, False, timedelta(seconds=timeout), wait_for_workers=False)
-        if me.rank == 0:
-            offer = offers.serve(job, addresses, me.size)
-            store.set(job, offer.to_bytes().decode())
-            return offer
-        return offers.remember(job, offers.Offer.from_bytes(store.get(job)))
+        return TCPStore(address, port, None, False, timedelta(seconds=timeout), wait_for_workers=False)
     except RuntimeError as error:
-        raise StoreError(
-            f"rank {me.rank} of {me.size} could not meet rank 0 through torchrun's store at {address}:{port} "
-            f"within {timeout:g} s: {error}"
-        ) from error
+        raise StoreError(f"could not reach torchrun's store at {address}:{port}: {error}") from error

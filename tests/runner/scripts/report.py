@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import horovod.numpy as hvd
-from horovod.rendezvous.identity import detect
+from horovod.rendezvous.detection import detect
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--rounds", type=int, default=1)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from typing import Tuple
 
-from horovod.runner.remote import is_exportable
 from horovod.runner.ssh import KUBEXEC, KUBEXEC_VARIABLE
+from horovod.runner.worker_env import is_exportable
 
 __all__ = ["LOG_LEVEL_STR", "get_env_rank_and_size", "is_exportable", "is_kubeflow_mpi"]
 

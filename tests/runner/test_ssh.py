@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run over ssh, what is sent, and what failures are said to mean."""
+"""What is run over ssh, and what failures are said to mean."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 
 import pytest
 
-from horovod.runner import remote, ssh
-from horovod.runner.hosts import HostInfo
-from horovod.runner.job import JobSettings
-from horovod.runner.workers import WorkerSpec
+from horovod.runner import ssh
 
 
 def test_the_ssh_command(monkeypatch):
@@ -21,10 +16,43 @@ def test_the_ssh_command(monkeypatch):
     assert argv[0] == "ssh" and argv[-2:] == ["node7", "echo hi"]
     text = " ".join(argv)
     for part in ("-p 2222", "-i key", "-o ConnectTimeout=10", "-o PasswordAuthentication=no",
-                 "-o StrictHostKeyChecking=no"):  # fmt: skip
+                 "-o ServerAliveInterval=10", "-o ServerAliveCountMax=3"):  # fmt: skip
         assert part in text
     short = " ".join(ssh.remote_command("node7", "x"))
     assert "-p" not in short and "-i " not in short and "ConnectTimeout" not in short
+
+
+@pytest.mark.parametrize("seconds, interval", [(30, 10), (100, 34), (1, 1), (0.2, 1)])
+def test_ssh_endures_silence_as_long_as_everybody_else(monkeypatch, seconds, interval):
+    monkeypatch.delenv(ssh.KUBEXEC_VARIABLE, raising=False)
+    argv = ssh.remote_command("node7", "x", network_timeout=seconds)
+    assert f"ServerAliveInterval={interval}" in argv and "ServerAliveCountMax=3" in argv
+
+
+@pytest.mark.parametrize(
+    "users, ours",
+    [("ask", ["accept-new"]), ("false", ["accept-new"]), ("accept-new", ["accept-new"]), ("true", [])],
+)
+def test_host_keys_are_checked_at_least_as_strictly_as_the_user_does(monkeypatch, users, ours):
+    monkeypatch.delenv(ssh.KUBEXEC_VARIABLE, raising=False)
+    monkeypatch.setattr(ssh, "configuration", lambda host: {"stricthostkeychecking": users})
+    given = [word.split("=")[1] for word in ssh.remote_command("node7", "x") if "StrictHostKey" in word]
+    assert given == ours
+
+
+def test_the_users_configuration_is_asked(tmp_path, monkeypatch):
+    (tmp_path / "ssh").write_text(
+        "#!/bin/sh\n[ $1 = -G ] && printf 'hostname 10.0.0.7\\nport 2200\\nuser %s\\n' $2\n"
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    ssh.configuration.cache_clear()
+    assert ssh.configuration("alias") == {"hostname": "10.0.0.7", "port": "2200", "user": "alias"}
+    assert ssh.real_name("alias") == "10.0.0.7"
+    ssh.configuration.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert ssh.real_name("alias") == "alias"
+    ssh.configuration.cache_clear()
 
 
 def test_kubeflow_has_its_own_way(monkeypatch):
@@ -52,7 +80,19 @@ MEANINGS = [
     (255, "ssh: connect to host b port 22: Connection timed out", "a firewall drop"),
     (255, "ssh: connect to host b port 22: No route to host", "the host is down"),
     (255, "ssh: Could not resolve hostname b", "the name is unknown"),
-    (255, "Host key verification failed.", "ssh-keygen -R"),
+    (
+        255,
+        "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
+        "ssh-keygen -R node7",
+    ),
+    (
+        255,
+        "No ED25519 host key is known for b and you have requested strict checking.\nHost key "
+        "verification failed.",
+        "log in once by hand with ssh node7",
+    ),
+    (255, "Host key verification failed.", "unknown or has changed"),
+    (255, 'command-line line 0: unsupported option "accept-new".', "OpenSSH 7.6"),
     (1, "/usr/bin/python: No module named horovod", "install the same version on every host"),
     (127, "bash: /opt/python: not found", "use the same environment path on every host"),
     (127, "", "must exist on every host"),
@@ -62,35 +102,9 @@ MEANINGS = [
 
 @pytest.mark.parametrize("code, text, hint", MEANINGS)
 def test_failures_are_explained(code, text, hint):
-    said = ssh.explain(code, text)
+    said = ssh.explain(code, text, host="node7")
     assert hint in said and said.startswith(text)
 
 
 def test_a_connection_that_broke_later_is_told_apart():
     assert "the host went down or its network was cut" in ssh.explain(255, "", reached=True)
-
-
-def test_what_is_sent_to_an_agent():
-    """Common variables once, own ones per worker, nothing that describes this machine."""
-    env = {"COMMON": "1", "PWD": "/here", "SSH_CLIENT": "x", "_HOROVOD_SECRET_KEY": "s"}
-    specs = [WorkerSpec(r, ["python", "a b"], dict(env, HOROVOD_RANK=str(r)), "/cwd") for r in (4, 5)]
-    sent = json.loads(json.dumps(remote._setup(specs)))
-    assert sent == {
-        "cwd": "/cwd",
-        "env": {"COMMON": "1", "_HOROVOD_SECRET_KEY": "s"},
-        "workers": [
-            {"rank": rank, "command": ["python", "a b"], "env": {"HOROVOD_RANK": str(rank)}}
-            for rank in (4, 5)
-        ],
-    }
-
-
-@pytest.mark.parametrize("version, state", [("0.0.1", "unreachable"), (remote.__version__, "ready")])
-def test_another_version_on_a_host_is_named(version, state, monkeypatch):
-    heard = []
-    settings = JobSettings(["x"], 1, [HostInfo("b", 1)], dict(os.environ))
-    host = remote.RemoteHost("b", settings, lambda *a: None, lambda *a: None, lambda *a: heard.append(a))
-    monkeypatch.setattr(host, "_ping", lambda: None)
-    host._ready({"version": version, "host": "node7", "pid": "1"})
-    assert heard[0][0] == state
-    assert ("install the same on all" in heard[0][1]) is (state == "unreachable")
