@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages some tests use (network namespaces with an sshd each, a one-node Slurm). Without root or apt it
+# Installs the Debian packages some tests use (network namespaces with an sshd each, a one-node Slurm, locales). Without root or apt it
 # says what is missing and succeeds: those tests then report themselves as skipped, with the reason.
 missing=""
 for pair in ip:iproute2 iperf3:iperf3 c++:g++ python3:python3; do
   command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
+[ -e /usr/share/i18n/locales/tr_TR ] || missing="$missing locales"
 [ -x /usr/sbin/slurmctld ] || missing="$missing slurm-wlm munge"
 command -v ssh >/dev/null || missing="$missing openssh-client"
 [ -z "$missing" ] && exit 0

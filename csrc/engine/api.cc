@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "horovod/core.h"
 #include "host/segment.h"
+#include "paths/host/mpi_library.h"
 #include "util/log.h"
 #include "util/shared_slot.h"
 #include "world/link_plan.h"
@@ -207,6 +208,13 @@ int32_t hvd_check(void) {
 int32_t hvd_abort(const char* reason) {
   return guarded<int32_t>([&] {
     running()->abort(given(reason, "the reason"));
+    return HVD_OK;
+  });
+}
+
+int32_t hvd_mpi_attach(const char* library_path, uint64_t communicator) {
+  return guarded<int32_t>([&] {
+    hvd::attach_mpi_library(given(library_path, "the path"), communicator);
     return HVD_OK;
   });
 }

@@ -55,20 +55,6 @@ std::string set_value(const std::string&, const std::string& text, std::string* 
   return "";
 }
 
-std::string set_choice(const std::string& name, const std::string& text, std::string* out,
-                       std::initializer_list<const char*> choices) {
-  std::string wanted = lower(text);
-  std::string list;
-  for (const char* choice : choices) {
-    if (wanted == choice) {
-      *out = wanted;
-      return "";
-    }
-    list += (list.empty() ? "" : ", ") + std::string(choice);
-  }
-  return shown(name, text) + " must be one of " + list;
-}
-
 // One of these, in any case.
 std::string set_choice(const std::string& name, const std::string& text, std::initializer_list<const char*> choices,
                        std::string* out) {
@@ -110,7 +96,7 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(spin_us, -1, 1e6);
   HVD_SETTING(crypto_library);
 #undef HVD_SETTING
-  if (name == "link_security") return set_choice(name, value, &link_security, {"control", "integrity", "encrypt"});
+  if (name == "link_security") return set_choice(name, value, {"control", "integrity", "encrypt"}, &link_security);
   return "the engine has no setting called " + name;
 }
 

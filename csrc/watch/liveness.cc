@@ -48,11 +48,11 @@ std::vector<int> Liveness::descriptors() const {
 }
 
 void Liveness::stop(const std::string& why) {
-  if (stopping_.exchange(true)) return;
+  if (stopping_.exchange(true) || !thread_.joinable()) return;  // who never started does not say goodbye
   flood(kGoodbye, topology_.rank, why, nullptr);
   uint64_t one = 1;
   [[maybe_unused]] ssize_t n = write(wake_fd_.get(), &one, sizeof one);
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
   if (answer_thread_.joinable()) answer_thread_.join();
   for (Peer& peer : peers_) shutdown(peer.fd.get(), SHUT_WR);
 }

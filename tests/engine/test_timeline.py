@@ -77,6 +77,62 @@ def test_start_and_stop_as_often_as_wanted(tmp_path):
         assert f"tensor{i + 1}" not in text
 
 
+def test_a_full_disk_ends_the_file_valid_and_says_so(tmp_path):
+    """The limit on the size of a file stands in for the end of the disk: writing fails half way."""
+    path = tmp_path / "trace.json"
+    script = """
+import resource
+hvd.init()
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+for i in range(1000):
+    hvd.allreduce(np.ones(2, np.float32), name=f"tensor {i}")
+say(hvd.allreduce([1.0], op=hvd.Sum).tolist())
+sys.stdin.read()
+"""
+    with Processes(script, 1, env={"HOROVOD_TIMELINE": str(path)}) as ranks:
+        assert ranks.heard(0, timeout=120) == [1.0], "the job does not suffer"
+        log = ranks.wait_for_stderr(0, "could not be continued")
+        assert str(path) in log and "File too large" in log and "complete up to this point" in log
+        events = json.loads(path.read_text())
+    assert os.path.getsize(path) <= 20000
+    assert "tensor 0" in str(events) and "tensor 999" not in str(events)
+
+
+def test_a_pipe_as_the_file_does_not_hold_up_init(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    script = "hvd.init()\nsay(hvd.allreduce([1.0]).tolist())\n"
+    with Processes(script, 1, env={"HOROVOD_TIMELINE": str(tmp_path / "pipe")}) as ranks:
+        assert ranks.heard(0) == [1.0]
+        assert "Error opening the Horovod Timeline file" in ranks.wait_for_stderr(
+            0, "will not write a timeline"
+        )
+
+
+def test_any_name_makes_valid_json(tmp_path):
+    """Names are bytes to the engine; what is not text, and what JSON would read otherwise, is escaped."""
+    path = tmp_path / "trace.json"
+    script = r"""
+import ctypes
+from horovod.common import _native, constants as c, engine
+hvd.init()
+names = [b'quote " and backslash \\', b"line\nbreak\ttab\x01", "grün ∑ 😀".encode()]
+names += [b"not utf-8: \xff\xc3(", b"\xed\xa0\x80"]
+for name in names:
+    request = engine.request(c.BARRIER, "placeholder", c.UINT8, (), 0)
+    buffer = ctypes.create_string_buffer(name)
+    request.name = ctypes.addressof(buffer)
+    engine.run_released(request)
+hvd.stop_timeline()
+say("done")
+"""
+    with Processes(script, 1, env={"HOROVOD_TIMELINE": str(path)}) as ranks:
+        assert ranks.heard(0) == "done"
+    events = json.loads(path.read_text())
+    names = [e["args"]["name"] for e in events if e.get("name") == "process_name" and e["pid"] > 0]
+    assert names[:3] == ['quote " and backslash \\', "line\nbreak\ttab\x01", "grün ∑ 😀"]
+    assert names[3] == "not utf-8: \ufffd\ufffd(" and set(names[4]) == {"\ufffd"}
+
+
 def test_a_file_that_cannot_be_opened_is_an_error_in_the_log_only(tmp_path):
     script = "hvd.init()\nsay(hvd.allreduce([1.0]).tolist())\n"
     with Processes(script, 1, env={"HOROVOD_TIMELINE": str(tmp_path / "no" / "such" / "dir.json")}) as ranks:

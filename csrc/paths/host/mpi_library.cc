@@ -4,8 +4,9 @@
 #include <dlfcn.h>
 
 #include <memory>
+#include <string>
 
-#include "horovod/core.h"
+#include "util/status.h"
 
 namespace hvd {
 namespace {
@@ -56,15 +57,14 @@ void set_constants(void* library, MpiLibrary* mpi) {
 
 MpiLibrary* mpi_library() { return attached.get(); }
 
-}  // namespace hvd
-
-int32_t hvd_mpi_attach(const char* library_path, uint64_t communicator) {
-  void* library = dlopen(library_path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
-  if (!library) return HVD_INVALID;
-  auto mpi = std::make_unique<hvd::MpiLibrary>();
-  if (!hvd::find_calls(library, mpi.get())) return HVD_INVALID;
-  hvd::set_constants(library, mpi.get());
+void attach_mpi_library(const char* path, MpiLibrary::Handle communicator) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  if (!library) throw Refused(HVD_INVALID, std::string(path) + " is not loaded in this process");
+  auto mpi = std::make_unique<MpiLibrary>();
+  if (!find_calls(library, mpi.get())) throw Refused(HVD_INVALID, std::string(path) + " lacks calls of MPI");
+  set_constants(library, mpi.get());
   mpi->communicator = communicator;
-  hvd::attached = std::move(mpi);
-  return HVD_OK;
+  attached = std::move(mpi);
 }
+
+}  // namespace hvd

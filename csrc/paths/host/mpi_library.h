@@ -31,6 +31,8 @@ struct MpiLibrary {
   bool multiple;
 };
 
+// hvd_mpi_attach. Throws Refused when calls are missing there.
+void attach_mpi_library(const char* path, MpiLibrary::Handle communicator);
 // The attached library, or nullptr.
 MpiLibrary* mpi_library();
 

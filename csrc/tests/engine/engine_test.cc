@@ -124,24 +124,37 @@ TEST(a_mismatch_fails_everywhere_and_the_job_goes_on) {
   }
 }
 
-// One rank stops while others wait for it: their handles fail, and nothing hangs.
-TEST(shutdown_fails_what_is_outstanding) {
+// One rank stops while others wait for it: their handles fail with who left and why, and nothing hangs.
+TEST(shutdown_fails_what_is_outstanding_and_says_who_left_and_why) {
   for (const auto& locals : jobs()) {
     if (locals == std::vector<int>{1}) continue;
-    Job job(locals);
-    std::atomic<long> faults{0};
-    job.each([&](int rank) {
-      if (rank == job.size() - 1) return job.engine(rank).stop("");
-      Gradient t("never", 10, 1.f);
-      const hvd_request r = t.request();
-      try {
-        const int64_t handle = job.engine(rank).submit(&r, 1, 0, nullptr, nullptr, nullptr);
-        faults += status_of(job.engine(rank), handle) != HVD_UNKNOWN;
-      } catch (const Refused&) {  // the shutdown was faster
-      }
-    });
-    const Case c("hosts", locals.size(), "ranks", job.size());
-    CHECK_EQ(faults.load(), 0L);
+    for (const std::string reason : {"", "ValueError: no such file (train.py:41)"}) {
+      Job job(locals);
+      const int leaver = job.size() - 1;
+      const std::string who = job.engine(0).topology.describe(leaver) + " left";
+      std::atomic<long> faults{0};
+      job.each([&](int rank) {
+        if (rank == leaver) return job.engine(rank).stop(reason);
+        const auto told = [&](const std::string& text) {
+          return text.rfind("Horovod has been shut down. This was caused by", 0) == 0 &&
+                 text.find(who + (reason.empty() ? " in good order" : ": " + reason)) != std::string::npos;
+        };
+        Gradient t("never", 10, 1.f);
+        const hvd_request r = t.request();
+        for (int again = 0; again < 2; ++again) {  // what is outstanding, and what comes later
+          try {
+            const int64_t handle = job.engine(rank).submit(&r, 1, 0, nullptr, nullptr, nullptr);
+            const Status status = job.engine(rank).wait(handle, 30.0);
+            faults += status.code != HVD_UNKNOWN || !told(status.text);
+            job.engine(rank).release(handle);
+          } catch (const Refused& refused) {  // the shutdown was faster
+            faults += refused.code != HVD_UNKNOWN || !told(refused.what());
+          }
+        }
+      });
+      const Case c("hosts", locals.size(), "ranks", job.size(), "reason", reason);
+      CHECK_EQ(faults.load(), 0L);
+    }
   }
 }
 

@@ -257,3 +257,32 @@ TEST(process_sets_of_some_ranks) {
     CHECK_EQ(faults.count.load(), 0L);
   }
 }
+
+// The same over sealed links: bytes on the wire differ, results do not.
+TEST(sealed_links_change_no_result) {
+  for (World::Sealing sealing : {World::kAuthenticate, World::kEncrypt})
+    for (const auto& locals : {std::vector<int>{1, 1}, {2, 3, 1}, {1, 1, 1, 1, 1}}) {
+      World world(locals, kSlot, sealing);
+      Faults faults;
+      world.run([&](RankContext& c) {
+        for (size_t count : {size_t(1), size_t(3000), size_t(70001)}) {
+          std::vector<float> data(count);
+          for (size_t i = 0; i < count; ++i) data[i] = value(c.rank, i);
+          Spans spans;
+          spans.add(data.data(), data.data(), count * 4);
+          c.batch(false, [&] { c.comm.reduce(spans, {HVD_FLOAT32, HVD_SUM}); });
+          for (size_t i = 0; i < count; ++i) {
+            float sum = 0;
+            for (int r = 0; r < c.size; ++r) sum += value(r, i);
+            faults.expect(data[i] == sum);
+          }
+        }
+        std::vector<char> in(50001), out(50001, char(0x55));
+        for (size_t i = 0; i < in.size(); ++i) in[i] = char(value(1, i));
+        c.batch(false, [&] { c.comm.broadcast(c.rank == 1 ? in.data() : nullptr, out.data(), in.size(), 1); });
+        faults.expect(out == in);
+      });
+      const Case c("world", world.text(), sealing == World::kEncrypt ? "encrypt" : "authenticate");
+      CHECK_EQ(faults.count.load(), 0L);
+    }
+}

@@ -42,8 +42,10 @@ struct RankContext {
 
 class World {
  public:
+  enum Sealing { kPlain, kAuthenticate, kEncrypt };
   // locals[h]: ranks on host h. Small slots make many chunks of little data.
-  World(std::vector<int> locals, size_t slot_bytes) : locals_(std::move(locals)) {
+  World(std::vector<int> locals, size_t slot_bytes, Sealing sealing = kPlain)
+      : locals_(std::move(locals)), sealing_(sealing) {
     for (size_t h = 0; h < locals_.size(); ++h) {
       names_.push_back("node" + std::to_string(h));
       segments_.push_back(std::make_unique<Segment>(UniqueFd(), locals_[h], slot_bytes));
@@ -95,15 +97,25 @@ class World {
     Comm comm(topology, lane, std::make_shared<const SetLayout>(topology, members));
     std::vector<DataLink> out, in;
     for (const hvd_link& link : plan_links(topology, members, 1)) {
-      auto& list = link.kind == HVD_LINK_DATA_OUT ? out : in;
-      list.push_back({UniqueFd(sockets_.at({rank, link.kind, link.hop})), nullptr, topology.describe(link.peer)});
+      const bool sends = link.kind == HVD_LINK_DATA_OUT;
+      auto& list = sends ? out : in;
+      list.push_back({UniqueFd(sockets_.at({rank, link.kind, link.hop})), seal(sends ? Seal::kSender : Seal::kReceiver),
+                      topology.describe(link.peer)});
     }
     if (!out.empty()) comm.attach(make_tcp_transport(std::move(out), std::move(in), [&] { lane.check(); }));
     RankContext context{rank, size(), comm, first_seq_};
     body(context);
   }
 
-  std::vector<int> locals_, host_of_;
+  std::unique_ptr<Seal> seal(Seal::Role role) const {
+    static const uint8_t key[kSealKeyBytes] = {3};
+    if (sealing_ == kPlain) return nullptr;
+    return std::make_unique<Seal>(Crypto::load(""), key, "data", role, sealing_ == kEncrypt);
+  }
+
+  const std::vector<int> locals_;
+  const Sealing sealing_;
+  std::vector<int> host_of_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Segment>> segments_;
   std::map<std::tuple<int, int, int>, int> sockets_;  // rank, direction, hop
