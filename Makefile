@@ -5,6 +5,8 @@
 # make lint       clang-format, clang-tidy, ruff, mypy, includes and imports that point one way, generated files current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
 # make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
+# make test-gpu   tests on a real GPU, which 1, 2 and 4 ranks share (starts MPS)
+# make bench-gpu  each way of GPU tensors beside torch.distributed and DDP on NCCL
 # make wheel      a manylinux2014 wheel in dist/
 # make demo       train a small model with 1 and with 2 processes, in an environment of its own
 # make docs       renew the generated pages and build the documentation in site/
@@ -21,7 +23,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python lint format sanitize bench wheel demo docs verbs venv clean
+.PHONY: all build test test-cpp test-python lint format sanitize bench test-gpu bench-gpu wheel demo docs verbs venv clean
 
 all: build
 
@@ -87,6 +89,12 @@ bench: build
 	$(PY) benchmarks/jax_allreduce.py
 	$(PY) benchmarks/torch_ddp.py --out out
 	$(PY) benchmarks/tensorflow_allreduce.py
+
+test-gpu: build
+	PY=$(PY) scripts/try-gpu.sh
+
+bench-gpu: build
+	scripts/try-gpu.sh $(PY) benchmarks/gpu.py --out out
 
 wheel:
 	scripts/build-wheel.sh
