@@ -89,9 +89,14 @@ def _nccl_version(path: str) -> Optional[Tuple[int, ...]]:
     return (number // 10000, number // 100 % 100, number % 100)
 
 
+def driver_path() -> str:
+    """The driver's library, which may not be there."""
+    return os.environ.get("HOROVOD_CUDA_LIBRARY") or "libcuda.so.1"
+
+
 def driver() -> Optional[Library]:
     """The NVIDIA driver; its version is that of the kernel module, e.g. (580, 95, 5), where it says so."""
-    path = os.environ.get("HOROVOD_CUDA_LIBRARY", "libcuda.so.1")
+    path = driver_path()
     try:
         ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
     except OSError:

@@ -108,7 +108,7 @@ void Direct::reduce_by_shares(ReduceShares work, const Reduce& how, const std::v
   for (size_t tile = 0; tile < cut.tiles; tile += at_a_time) {
     work.first_tile = tile;
     work.last_tile = std::min(cut.tiles, tile + at_a_time);
-    auto steps = static_cast<uint32_t>(2 * cut.rounds());
+    auto steps = static_cast<uint32_t>(2 * cut.rounds() + 1);
     if (work.shared) run(kernel, cut.blocks, work, {kPack, kCombine, kUnpack}, steps, stream);
     else run(kernel, cut.blocks, work, {kPack, kCombine}, steps, stream);
   }
@@ -158,7 +158,7 @@ void Direct::spread(Spread work, const std::vector<size_t>& totals, Stream strea
   for (size_t tile = 0; tile < tiles; tile += at_a_time) {
     work.first_tile = tile;
     work.last_tile = std::min(tiles, tile + at_a_time);
-    run(kernel, blocks, work, {kPack, kUnpack}, static_cast<uint32_t>(2 * divide_up(tiles, blocks)), stream);
+    run(kernel, blocks, work, {kPack, kUnpack}, static_cast<uint32_t>(2 * divide_up(tiles, blocks) + 1), stream);
   }
 }
 

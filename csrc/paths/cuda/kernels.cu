@@ -47,11 +47,15 @@ HVD_DEVICE bool gone_on(const Aborted& aborted) {
   return __syncthreads_or(threadIdx.x == 0 && load_acquire(aborted.here) != 0) == 0;
 }
 
-// All members' blocks of this number have come to `step`. False: the job was aborted.
-HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
+// Tells the others' blocks of this number that this one has come to `step`.
+HVD_DEVICE void arrive(const Peers& peers, uint32_t step) {
   __syncthreads();
   for (int i = int(threadIdx.x); i < peers.n; i += int(blockDim.x))
     if (i != peers.me) store_release(flag(peers.memory[i], peers.me, blockIdx.x), step);
+}
+
+// All others have come to `step`. False: the job was aborted.
+HVD_DEVICE bool await(const Peers& peers, uint32_t step) {
   int left = 0;
   for (int i = int(threadIdx.x); i < peers.n; i += int(blockDim.x)) {
     if (i == peers.me) {
@@ -68,6 +72,11 @@ HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
     }
   }
   return __syncthreads_or(left) == 0;
+}
+
+HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
+  arrive(peers, step);
+  return await(peers, step);
 }
 
 // ------------------------------------------------------------------------------------- memory --
@@ -297,44 +306,95 @@ HVD_DEVICE void reduce_by(int op, const Sources<T>& from, T* out, T* second, siz
   }
 }
 
+// What one block does in a reduction by shares, tile after tile.
+template <class T>
+struct ShareBlock {
+  const ReduceShares& args;
+  const Peers& peers;
+
+  // The block's n-th tile, if there is one, and where what is shown of it lies: the tiles take three places in turn.
+  HVD_DEVICE size_t tile(size_t n) const { return args.first_tile + blockIdx.x + n * gridDim.x; }
+  HVD_DEVICE bool exists(size_t n) const { return tile(n) < args.last_tile; }
+  HVD_DEVICE size_t shown(size_t n) const {
+    return kRegionsOffset + size_t(blockIdx.x) * kRegionBytes + n % kTilePlaces * kTileBytes;
+  }
+  HVD_DEVICE size_t result(size_t n) const {
+    return kRegionsOffset + size_t(blockIdx.x) * kRegionBytes + kTilePlaces * kTileBytes +
+           n % kTilePlaces * (kTileBytes / 2);
+  }
+  // Elements of member i's share in this tile.
+  HVD_DEVICE size_t length(size_t n, int i) const {
+    const size_t offset = tile(n) * args.slot;
+    return args.count[i] > offset ? at_most(args.count[i] - offset, args.slot) : size_t(0);
+  }
+
+  HVD_DEVICE void pack(size_t n) const {
+    const T* in = static_cast<const T*>(args.in) + tile(n) * args.slot;
+#pragma unroll 1
+    for (int k = 1; k < peers.n; ++k) {
+      const int i = (peers.me + k) % peers.n;
+      copy_aligned(peers.memory[peers.me] + shown(n) + size_t(i) * args.slot * sizeof(T), in + args.begin[i],
+                   length(n, i) * sizeof(T));
+    }
+  }
+  HVD_DEVICE void combine(size_t n) const {
+    const int me = peers.me;
+    const size_t offset = tile(n) * args.slot;
+    const size_t mine = args.begin[me] + offset;
+    const Sources<T> from{peers, shown(n) + size_t(me) * args.slot * sizeof(T), static_cast<const T*>(args.in) + mine};
+    reduce_by(args.op, from, static_cast<T*>(args.out) + (args.shared ? mine : offset),
+              args.shared ? reinterpret_cast<T*>(peers.memory[me] + result(n)) : nullptr, length(n, me), args.after);
+  }
+  HVD_DEVICE void unpack(size_t n) const {
+    T* out = static_cast<T*>(args.out) + tile(n) * args.slot;
+#pragma unroll 1
+    for (int k = 1; k < peers.n; ++k) {
+      const int i = (peers.me + k) % peers.n;
+      copy_aligned(out + args.begin[i], peers.memory[i] + result(n), length(n, i) * sizeof(T));
+    }
+  }
+};
+
+// Blocks that spin do the three steps of neighbouring tiles side by side, so that what a step waits for was sent a step
+// of another tile ago:
+//
+//   pack 0 | pack 1, combine 0 | pack 2, combine 1, unpack 0 | pack 3, combine 2, unpack 1 | ...
+//
+// Who has packed tile n has come to step 2n (tile 0: 1), who has combined it to 2n + 3. A place is used again three tiles
+// later: its readers of before have all come to a step that was awaited in between.
 template <class T>
 HVD_DEVICE void reduce_shares(const ReduceShares& args) {
   const Peers& peers = args.peers;
-  const int me = peers.me;
-  const size_t region = kRegionsOffset + size_t(blockIdx.x) * kRegionBytes;
-  const T* in = static_cast<const T*>(args.in);
-  T* out = static_cast<T*>(args.out);
-  uint32_t step = peers.step;
-  if (!peers.spins && !gone_on(peers.aborted)) return;
+  const ShareBlock<T> block{args, peers};
+  if (!peers.spins) {
+    if (!gone_on(peers.aborted) || !block.exists(0)) return;
+    if (args.phases & kPack) block.pack(0);
+    if (args.phases & kCombine) block.combine(0);
+    if (args.phases & kUnpack) block.unpack(0);
+    return;
+  }
+  const uint32_t step = peers.step;
+  if (!block.exists(0)) return;
+  block.pack(0);
+  arrive(peers, step + 1);
 #pragma unroll 1
-  for (size_t tile = args.first_tile + blockIdx.x; tile < args.last_tile; tile += gridDim.x) {
-    const size_t offset = tile * args.slot;
-    // Elements of member i's share in this tile.
-    const auto length = [&](int i) {
-      return args.count[i] > offset ? at_most(args.count[i] - offset, args.slot) : size_t(0);
-    };
-    const size_t mine = args.begin[me] + offset;
-
-    if (args.phases & kPack)
-#pragma unroll 1
-      for (int k = 1; k < peers.n; ++k) {
-        const int i = (me + k) % peers.n;
-        copy_aligned(peers.memory[me] + region + size_t(i) * args.slot * sizeof(T), in + args.begin[i] + offset,
-                     length(i) * sizeof(T));
-      }
-    if (peers.spins && !meet(peers, ++step)) return;
-    if (args.phases & kCombine) {
-      const Sources<T> from{peers, region + size_t(me) * args.slot * sizeof(T), in + mine};
-      T* shown = args.shared ? reinterpret_cast<T*>(peers.memory[me] + region + kTileBytes) : nullptr;
-      reduce_by(args.op, from, out + (args.shared ? mine : offset), shown, length(me), args.after);
+  for (uint32_t n = 0;; ++n) {
+    const bool more = block.exists(n + 1);
+    if (more) {
+      block.pack(n + 1);
+      arrive(peers, step + 2 * n + 2);
     }
-    if (peers.spins && !meet(peers, ++step)) return;
-    if (args.phases & kUnpack)
-#pragma unroll 1
-      for (int k = 1; k < peers.n; ++k) {
-        const int i = (me + k) % peers.n;
-        copy_aligned(out + args.begin[i] + offset, peers.memory[i] + region + kTileBytes, length(i) * sizeof(T));
-      }
+    if (!await(peers, step + (n ? 2 * n : 1))) return;
+    block.combine(n);
+    arrive(peers, step + 2 * n + 3);
+    if (n > 0) {
+      if (!await(peers, step + 2 * n + 1)) return;
+      if (args.shared) block.unpack(n - 1);
+    }
+    if (more) continue;
+    if (!await(peers, step + 2 * n + 3)) return;
+    if (args.shared) block.unpack(n);
+    return;
   }
 }
 
@@ -364,6 +424,8 @@ HVD_DEVICE void spread_bytes(const Spread& args) {
   const size_t region = kRegionsOffset + size_t(blockIdx.x) * kRegionBytes;
   uint32_t step = peers.step;
   if (!peers.spins && !gone_on(peers.aborted)) return;
+  // Others may still read what the kernel before has shown.
+  if (peers.spins && !meet(peers, ++step)) return;
 #pragma unroll 1
   for (size_t tile = args.first_tile + blockIdx.x; tile < args.last_tile; tile += gridDim.x) {
     const size_t begin = tile * kRegionBytes;

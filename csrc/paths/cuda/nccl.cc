@@ -37,6 +37,7 @@ const Nccl* fill(void* library, const std::string& path, const std::string& orig
   if (!find_symbol(library, "ncclGetErrorString", &found->error_string)) missing = "ncclGetErrorString";
   if (!find_symbol(library, "ncclGetLastError", &found->last_error)) missing = "ncclGetLastError";
   if (found->get_version) found->get_version(&found->version);
+  if (found->version >= kNcclWithSplit) find_symbol(library, "ncclCommSplit", &found->split);
   if (!missing.empty() || found->version < kNcclOldest) {
     *why = path + " is NCCL " + version_text(found->version) + "; 2.14 or newer is needed" +
            (missing.empty() ? "" : " (" + missing + " is missing)");

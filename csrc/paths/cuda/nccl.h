@@ -12,6 +12,8 @@ struct Nccl {
 #define HVD_DECLARE(member, symbol, arguments) NcclResult(*member) arguments = nullptr;
   HVD_NCCL_CALLS(HVD_DECLARE)
 #undef HVD_DECLARE
+  // From 2.18 on, else nullptr: (parent, color, key, child, configuration).
+  NcclResult (*split)(NcclComm, int, int, NcclComm*, NcclConfig*) = nullptr;
   const char* (*error_string)(NcclResult) = nullptr;
   const char* (*last_error)(NcclComm) = nullptr;
   int version = 0;     // e.g. 22809

@@ -56,6 +56,7 @@ struct NcclConfig {
 };
 
 constexpr int kNcclOldest = 21400;
+constexpr int kNcclWithSplit = 21800;
 
 // X(member, symbol, arguments): every call returns an NcclResult.
 #define HVD_NCCL_CALLS(X)                                                                                     \

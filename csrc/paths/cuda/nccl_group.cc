@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "horovod/core.h"
@@ -15,6 +16,7 @@ namespace hvd::cuda {
 namespace {
 
 constexpr double kFinalizeSeconds = 3.0;
+constexpr std::chrono::seconds kPatience(1);  // with a call that does not come back, before it is aborted under its feet
 
 int nccl_op(int dtype, int op) {
   if (dtype == HVD_BOOL) return op == HVD_SUM || op == HVD_MAX ? kNcclMax : kNcclMin;
@@ -77,39 +79,63 @@ int NcclGroup::travels_as(int dtype) const {
 }
 
 NcclGroup::NcclGroup(const Nccl& nccl, std::shared_ptr<Device> device, Converter& converter, const NcclId& id, int me,
-                     int n, std::function<void()> check_job)
+                     int n, Stream stream, std::function<void()> check_job)
     : Group(me, n),
       nccl_(nccl),
       device_(std::move(device)),
       converter_(converter),
-      check_job_(std::move(check_job)) {
+      check_job_(std::move(check_job)),
+      stream_(stream) {
   InContext in(*device_);
-  NcclConfig config;
-  config.blocking = 0;
-  NcclResult result = nccl_.init_rank(&comm_, n, id, me, &config);
   try {
-    check(result, "ncclCommInitRankConfig");
-    settle("ncclCommInitRankConfig");
+    connect(id);
+    if (nccl_.split) split_off();
   } catch (...) {
     abort_now();  // no destructor runs for us
     throw;
   }
 }
 
+void NcclGroup::connect(const NcclId& id) {
+  NcclConfig config;
+  config.blocking = 0;
+  check(nccl_.init_rank(&comm_, n, id, me, &config), "ncclCommInitRankConfig");
+  settle("ncclCommInitRankConfig");
+}
+
+void NcclGroup::split_off() {
+  NcclConfig config;
+  config.blocking = 1;
+  check(nccl_.split(comm_, 0, me, &child_, &config), "ncclCommSplit");
+  settle("ncclCommSplit");
+  if (!child_) throw NcclError("ncclCommSplit of NCCL " + nccl_.version_text() + " gave no communicator");
+  std::lock_guard<std::timed_mutex> lock(mutex_);
+  parent_ = comm_;
+  comm_ = child_;
+}
+
 NcclGroup::~NcclGroup() {
   if (aborter_.joinable()) aborter_.join();
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!comm_) return;
+  std::lock_guard<std::timed_mutex> lock(mutex_);
   try {
     InContext in(*device_);
-    // Others may still wait for bytes that a thread of this communicator sends.
-    NcclResult state = nccl_.finalize(comm_);
-    for (double deadline = now_s() + kFinalizeSeconds; state == kNcclInProgress && now_s() < deadline; usleep(200))
-      if (nccl_.async_error(comm_, &state) != kNcclSuccess) break;
-    if (state == kNcclSuccess) nccl_.destroy(comm_);
-    else nccl_.abort(comm_);
+    if (comm_) retire(comm_);
+    if (parent_) retire(parent_);
   } catch (const CudaError&) {  // the process ends and the driver has gone
   }
+}
+
+void NcclGroup::retire(NcclComm comm) {
+  // Others may still wait for bytes that a thread of this communicator sends.
+  if (!device_->drained(stream_, kFinalizeSeconds)) {
+    nccl_.abort(comm);
+    return;
+  }
+  NcclResult state = nccl_.finalize(comm);
+  for (double deadline = now_s() + kFinalizeSeconds; state == kNcclInProgress && now_s() < deadline; usleep(200))
+    if (nccl_.async_error(comm, &state) != kNcclSuccess) break;
+  if (state == kNcclSuccess) nccl_.destroy(comm);
+  else nccl_.abort(comm);
 }
 
 void NcclGroup::abort() {
@@ -117,14 +143,15 @@ void NcclGroup::abort() {
 }
 
 void NcclGroup::abort_now() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::timed_mutex> lock(mutex_, kPatience);
   if (comm_) nccl_.abort(comm_);
-  comm_ = nullptr;
+  if (parent_) nccl_.abort(parent_);
+  comm_ = parent_ = nullptr;
 }
 
 void NcclGroup::check(NcclResult result, const char* call) {
   if (result == kNcclSuccess || result == kNcclInProgress) return;
-  const char* last = nccl_.last_error(comm_);
+  const char* last = nccl_.last_error(aborted_ ? nullptr : comm_);
   throw NcclError(describe_nccl(nccl_, result, call, last ? last : ""));
 }
 
@@ -132,7 +159,7 @@ void NcclGroup::settle(const char* call) {
   for (int turn = 0;; ++turn) {
     NcclResult state = kNcclSuccess;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<std::timed_mutex> lock(mutex_);
       if (!comm_) throw JobAborted("a collective was aborted");
       check(nccl_.async_error(comm_, &state), call);
       check(state, call);

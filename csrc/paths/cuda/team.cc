@@ -228,6 +228,7 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
     if (choice_.nccl)
       for (const NcclId& id : answers[0].ids)
         nccl_.push_back(std::make_unique<NcclGroup>(*nccl_library_, tools_->device, tools_->converter, id, me_, n_,
+                                                    tools_->device->stream(static_cast<int>(nccl_.size())),
                                                     [this] { host_.check(); }));
     if (choice_.through_host()) staged_ = std::make_unique<Staged>(tools_->device, host_, me_, n_);
   }

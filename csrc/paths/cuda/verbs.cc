@@ -91,6 +91,14 @@ char* Verbs::place_output(Tensor& tensor, std::vector<int64_t> shape) {
   if (tensor.output) return tensor.output;
   size_t bytes = item_size(tensor.description.dtype);
   for (int64_t n : tensor.output_shape) bytes *= static_cast<size_t>(n);
+  if (tensor.alloc) {
+    const auto ndim = static_cast<int32_t>(tensor.output_shape.size());
+    tensor.output = static_cast<char*>(tensor.alloc(tensor.alloc_context, tensor.index, tensor.output_shape.data(), ndim));
+    if (tensor.output || !bytes) return tensor.output;
+    // The other ranks count on this one: take part with memory of our own, and fail afterwards.
+    tensor.problem = {HVD_UNKNOWN, "no memory for the output of " + tensor.description.name + " (" +
+                                       std::to_string(bytes) + " bytes)"};
+  }
   auto block = tools_.outputs->take(bytes, stream_);
   tensor.output = pointer_to(block->address);
   tensor.on_device = std::move(block);

@@ -111,6 +111,9 @@ struct ncclComm {
   std::atomic<bool> aborted{false};
   std::atomic<int> polls{0};  // how often it still says that it is busy
   bool connected = false;
+  bool blocking = false;
+  std::shared_ptr<ncclComm> child;  // being split off
+  NcclComm* child_place = nullptr;
   std::vector<double> factors;  // of scaled sums, by operator - 5
   bool duplicate = false;
 };
@@ -346,7 +349,7 @@ NcclResult launch() {
   cuLaunchHostFunc(group.stream, Work::run, work);
   group.comm = nullptr;
   group.ops.clear();
-  if (comm->connected) return kNcclSuccess;
+  if (comm->connected || comm->blocking) return kNcclSuccess;
   comm->connected = true;  // the first time takes a moment
   comm->polls = 3;
   return kNcclInProgress;
@@ -450,8 +453,28 @@ NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* state) {
       }
     }
   if (c->polls.fetch_sub(1) > 0) return kNcclSuccess;
+  if (c->child) *c->child_place = c->child.get();
+  c->child = nullptr;
   *state = kNcclSuccess;
   return kNcclSuccess;
+}
+
+// All in one color, which is all that is needed. The parent is idle from then on, so the two can share their memory.
+NcclResult ncclCommSplit(NcclComm parent, int, int key, NcclComm* child, NcclConfig* config) {
+  if (NcclResult r = enter("ncclCommSplit")) return r;
+  CommPtr c = held(parent);
+  if (!config || config->blocking != 1 || key != c->me) return kNcclInvalidArgument;
+  c->child = std::make_shared<ncclComm>();
+  c->child->shared = c->shared;
+  c->child->me = c->me;
+  c->child->n = c->n;
+  c->child->blocking = true;
+  c->child_place = child;
+  *child = nullptr;
+  c->polls = 3;
+  std::lock_guard<std::mutex> lock(comms_mutex);
+  comms().push_back(c->child);
+  return kNcclInProgress;
 }
 
 NcclResult ncclCommFinalize(NcclComm comm) {
