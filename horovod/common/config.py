@@ -174,7 +174,6 @@ DOES_NOTHING: Dict[str, str] = {
     "autotune_bayes_opt_max_samples": _BY_LOAD,
     "autotune_gaussian_process_noise": _BY_LOAD,
     "adasum_chunk_size": "Adasum needs no chunks",
-    "num_nccl_streams": "collectives of GPU tensors do not use NCCL",
     "controller": "this package's own sockets carry the control messages, whoever started the ranks",
 }
 
