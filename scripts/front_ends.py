@@ -47,6 +47,8 @@ class Extra(NamedTuple):
     before: str = ""  # the argument it stands before, or
     after: str = ""  # after
     of_blocking_reductions: bool = False  # only these have it
+    by_keyword: bool = False  # handed on by its name
+    ignored: bool = False  # accepted, and not handed on
 
 
 @dataclass
@@ -60,7 +62,8 @@ class FrontEnd:
         result: the type of what a blocking form returns.
         asynchronous, in_place: whether there are such forms.
         checks_op: wrong reductions are refused before the call; otherwise they are left to the engine.
-        orders: of the arguments, by verb, where they are not the table's.
+        orders: of the arguments, by function or verb, where they are not the table's; extras that are not
+            listed are left out.
         notes: for the documentation, by verb.
     """
 
@@ -91,14 +94,32 @@ class FrontEnd:
             names = [argument.name for argument in arguments]
             at = names.index(extra.before) if extra.before else names.index(extra.after) + 1
             arguments.insert(at, extra.argument)
-        order = self.orders.get(verb.name, "").split()
-        return sorted(arguments, key=lambda a: order.index(a.name)) if order else arguments
+        order = self.orders.get(form.name(verb), self.orders.get(verb.name, "")).split()
+        if not order:
+            return arguments
+        extras = [extra.argument.name for extra in self.extras]
+        listed = [a for a in arguments if a.name in order or a.name not in extras]
+        return sorted(listed, key=lambda a: order.index(a.name))
 
 
 _COMPRESSION = Extra(
     Argument("compression", "Any", "Compression.none", "how to shrink what travels, e.g. Compression.fp16."),
     before="op",
     of_blocking_reductions=True,
+)
+_DEVICES = tuple(
+    Extra(
+        Argument(name, "str", '""', "accepted for compatibility; TensorFlow places what it computes."),
+        after="process_set",
+        of_blocking_reductions=True,
+        ignored=True,
+    )
+    for name in ("device_dense", "device_sparse")
+)
+_NAME_SCOPE = Extra(
+    Argument("ignore_name_scope", "bool", "False", "leave TensorFlow's name scopes out of the name."),
+    after="process_set",
+    by_keyword=True,
 )
 _PRIORITY = Extra(
     Argument("priority", "int", "0", "higher ones are started first by MXNet's engine."), after="name"
@@ -195,5 +216,38 @@ known before.
             "reducescatter": "op name priority process_set prescale_factor postscale_factor",
         },
         notes={"allreduce": "Adasum is not supported."},
+    ),
+    FrontEnd(
+        "tensorflow",
+        """The collectives on TensorFlow's tensors, in eager mode, tf.function and TF1 graphs.
+
+In a graph they are matched by the names of their nodes; an unnamed one is named after its tensor.
+
+Raises, in all of them: tf.errors.InvalidArgumentError for a wrong argument; FailedPreconditionError if the
+ranks disagree about an operation or Horovod is not initialised; UnknownError if a peer died or the job was
+shut down.
+""",
+        "from typing import Any, List, Optional, Sequence",
+        "Any",
+        "tf.Tensor, tf.Variable or anything that becomes one.",
+        _anything,
+        asynchronous=False,
+        in_place=False,
+        checks_op=False,
+        extras=(_COMPRESSION._replace(by_keyword=True), *_DEVICES, _NAME_SCOPE),
+        orders={
+            "allreduce": "average device_dense device_sparse compression op prescale_factor postscale_factor "
+            "name process_set ignore_name_scope",
+            "grouped_allreduce": "average device_dense device_sparse compression op prescale_factor "
+            "postscale_factor process_set ignore_name_scope name",
+            "allgather": "name ignore_name_scope process_set",
+            "broadcast": "root_rank name ignore_name_scope process_set",
+            "alltoall": "splits name ignore_name_scope process_set",
+            "reducescatter": "device_dense compression op name process_set ignore_name_scope prescale_factor "
+            "postscale_factor",
+            "grouped_reducescatter": "device_dense compression op process_set prescale_factor "
+            "postscale_factor name ignore_name_scope",
+        },
+        notes={"allreduce": "The sum or average of tf.IndexedSlices is tf.IndexedSlices again."},
     ),
 ]

@@ -51,10 +51,10 @@ SECTIONS = {
 
 
 def public_names(module: Any) -> List[str]:
-    """What a module offers: its __all__, or what it defines itself."""
-    if hasattr(module, "__all__"):
-        return sorted(module.__all__, key=str.lower)
-    return sorted((n for n in vars(module) if not n.startswith("_")), key=str.lower)
+    """What a module offers: its __all__, or what it defines itself. Names with an underscore are for others'
+    libraries, not for the reference."""
+    names = getattr(module, "__all__", None) or vars(module)
+    return sorted((n for n in names if not n.startswith("_")), key=str.lower)
 
 
 def section_of(name: str) -> str:

@@ -35,7 +35,14 @@ def compile_ptx(element: str, folder: Path) -> str:
     # No fused multiply-add: results have the bits of the host's kernels.
     subprocess.run(
         ["nvcc", "-O3", "-std=c++17", "-fmad=false", "-ptx", "-arch=compute_75", "-diag-suppress=177"]
-        + [f"-I{ROOT / 'csrc'}", f"-DHVD_ELEMENT={element}", f"-DHVD_IS_{element}", str(SOURCE), "-o", str(raw)],
+        + [
+            f"-I{ROOT / 'csrc'}",
+            f"-DHVD_ELEMENT={element}",
+            f"-DHVD_IS_{element}",
+            str(SOURCE),
+            "-o",
+            str(raw),
+        ],
         check=True,
     )
     text = raw.read_text()
@@ -66,7 +73,9 @@ def assemble(text: str, folder: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     if not shutil.which("nvcc"):

@@ -27,7 +27,6 @@ TITLES = {
     "stall_check": "Stall watch",
     "library_options": "Libraries and network",
     "process_sets": "Process sets",
-    "security": "Security",
     "tuning": "For experts",
     "logging": "Logging",
     "launcher": "Launcher",

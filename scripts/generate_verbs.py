@@ -81,8 +81,9 @@ def body(front_end: FrontEnd, verb: Verb, form: Form) -> str:
     values += [
         f"{name}={given}" for name, given in (("root", "root_rank"), ("splits", "splits")) if given in names
     ]
-    extras = [extra.argument.name for extra in front_end.extras if extra.argument.name in names]
-    passed = ", ".join(["call", "tensors" if form.grouped else "tensor", *extras])
+    extras = [e for e in front_end.extras if e.argument.name in names and not e.ignored]
+    handed = [f"{e.argument.name}={e.argument.name}" if e.by_keyword else e.argument.name for e in extras]
+    passed = ", ".join(["call", "tensors" if form.grouped else "tensor", *handed])
     return "\n".join(
         [
             "set_id = process_set_id(process_set)",

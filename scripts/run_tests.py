@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the test suites, a few at a time, each in the environment it needs.
 
-    python scripts/run_tests.py              all of them
+    python scripts/run_tests.py              all but those whose environments are large downloads
     python scripts/run_tests.py torch jax    these
     python scripts/run_tests.py --list
 
@@ -38,7 +38,11 @@ class Suite(NamedTuple):
     tests: List[str]
     environment: str = ".venv"
     options: Tuple[str, ...] = ()
+    by_name_only: bool = False  # its environment is a large download: not part of "all"
 
+
+# What says nothing about a version of PyTorch.
+WITHOUT_SOAK = ("--ignore=tests/torch/test_soak.py", "--ignore=tests/torch/test_docs.py")
 
 # Longest first, so that the last to finish is a short one.
 SUITES = [
@@ -56,13 +60,17 @@ SUITES = [
             "tests/tensorflow/test_errors.py",
             "tests/tensorflow/test_functions.py",
             "tests/tensorflow/test_gradients.py",
+            "tests/tensorflow/test_sparse.py",
             "tests/tensorflow/test_tape.py",
             "tests/tensorflow/test_training.py",
+            "tests/keras/test_loss_scaling.py",
             "tests/keras/test_training.py",
         ],
         ".venv-tf-old",
         ("-k", "not torch and not jax"),  # the other backends of Keras are not installed there
     ),
+    Suite("torch-2.1", ["tests/torch"], ".venv-torch-old", WITHOUT_SOAK, by_name_only=True),
+    Suite("torch-2.6", ["tests/torch"], ".venv-torch-middle", WITHOUT_SOAK, by_name_only=True),
     Suite("mxnet", ["tests/mxnet"], ".venv-mxnet"),
     Suite("docs", ["tests/docs", "tests/docker"]),
     Suite("benchmarks", ["tests/benchmarks"]),
@@ -167,7 +175,7 @@ def test_of(failure: str) -> str:
 def main() -> int:
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("suites", nargs="*", help="names of suites; all by default")
+    parser.add_argument("suites", nargs="*", help="names of suites; by default all but large downloads")
     parser.add_argument("-j", "--jobs", type=int, default=3, help="at a time (they mostly wait)")
     parser.add_argument("--list", action="store_true", help="print the suites and end")
     args = parser.parse_args()
@@ -178,7 +186,7 @@ def main() -> int:
     unknown = set(args.suites) - {s.name for s in SUITES}
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}; --list shows them")
-    chosen = [s for s in SUITES if not args.suites or s.name in args.suites]
+    chosen = [s for s in SUITES if (s.name in args.suites if args.suites else not s.by_name_only)]
     os.makedirs(LOGS, exist_ok=True)
     with open(EXCUSED, encoding="utf-8") as file:
         excused = excuses(file.read(), time.strftime("%Y-%m-%d"))

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <initializer_list>
-#include <initializer_list>
 #include <limits>
 
 #include "util/text.h"

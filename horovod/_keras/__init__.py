@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from horovod._keras.settings import Settings, check, weights_of
-from horovod.common.constants import Average
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod._keras.settings import Settings
 
 
 def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
@@ -24,34 +22,3 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
         f"DistributedOptimizer takes an optimizer of Keras 2 or 3, not {optimizer!r}. Make it first, e.g. "
         "keras.optimizers.Adam(0.001 * hvd.size())."
     )
-
-
-def create_distributed_optimizer(
-    optimizer: Any,
-    name: Optional[str] = None,
-    compression: Any = None,
-    sparse_as_dense: bool = False,
-    gradient_predivide_factor: float = 1.0,
-    op: int = Average,
-    backward_passes_per_step: int = 1,
-    average_aggregated_gradients: bool = False,
-    num_groups: int = 0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    scale_local_gradients: bool = True,
-    local_layers: Any = None,
-) -> Any:
-    """Checks the arguments of DistributedOptimizer and wraps."""
-    settings = Settings(
-        op=op,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        groups=check(op, num_groups, groups),
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        local_variables=weights_of(local_layers),
-    )
-    return wrap(optimizer, settings, name)

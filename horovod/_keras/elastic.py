@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 from horovod._keras import variables
-from horovod._keras.callbacks import AnyKeras
+from horovod._keras.callbacks.base import AnyKeras, Logs
 from horovod.common import objects
 from horovod.common.basics import basics as _basics
 from horovod.common.elastic import ObjectState
-
-Logs = Optional[Dict[str, Any]]
 
 
 class KerasState(ObjectState):
@@ -28,6 +26,7 @@ class KerasState(ObjectState):
             raise ValueError("Model must be built first. Run `model.build(input_shape)`.")
         self.model = model
         self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        self._kept: List[Any] = []
         self._values: List[Any] = []
         self._save_model()
         super().__init__(bcast_object=objects.broadcast_object, get_rank=_basics.rank, **kwargs)
@@ -35,11 +34,11 @@ class KerasState(ObjectState):
     def _variables(self) -> List[Any]:
         if hasattr(self.model, "jax_state_sync"):  # on JAX, `fit` keeps the values elsewhere
             self.model.jax_state_sync()
-        optimizer = [] if self.optimizer is None else variables.of(self.optimizer)
-        return list({id(v): v for v in [*variables.of(self.model), *optimizer]}.values())
+        return variables.of_all(self.model, self.optimizer)
 
     def _save_model(self) -> None:
-        self._values = [(v, variables.to_numpy(v)) for v in self._variables()]
+        self._kept = self._variables()
+        self._values = variables.read(self._kept)
 
     def save(self) -> None:
         """Keeps the current values."""
@@ -48,8 +47,7 @@ class KerasState(ObjectState):
 
     def restore(self) -> None:
         """Brings the kept values back."""
-        for variable, value in self._values:
-            variable.assign(value)
+        variables.write(self._kept, self._values)
         super().restore()
 
     def sync(self) -> None:
@@ -72,7 +70,7 @@ class CommitStateCallback(AnyKeras):
         """Starts counting anew: training may have been interrupted."""
         self.batches_remaining = self.batches_per_commit
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Commits on every N-th batch."""
         self.batches_remaining -= 1
         if self.batches_remaining == 0:
@@ -104,7 +102,7 @@ class UpdateBatchStateCallback(AnyKeras):
                 self.steps_per_epoch = params["steps"]
             params["steps"] = self.steps_per_epoch - self.state.batch
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Counts."""
         self.state.batch = batch
 

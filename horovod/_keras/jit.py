@@ -7,7 +7,6 @@ engine. On the CPU it can, where TensorFlow offers the way; there a user's jit_c
 
 from __future__ import annotations
 
-import functools
 import warnings
 from typing import Any
 
@@ -27,28 +26,6 @@ def avoid(model: Any) -> None:
         "Pass jit_compile=False to compile() to silence this.",
         stacklevel=2,
     )
-
-
-def watch_models() -> None:
-    """Has every Keras 3 model with a distributed optimizer looked at before its training step is made.
-
-    Keras tells an optimizer nothing about its model, and makes the compiled step before the optimizer is
-    called for the first time. `make_train_function` is the one public method in between.
-    """
-    import keras
-
-    original = keras.Model.make_train_function
-    if keras.config.backend() != "tensorflow" or getattr(original, "_horovod", False):
-        return
-
-    @functools.wraps(original)
-    def make_train_function(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if hasattr(type(getattr(self, "optimizer", None)), "_hvd"):
-            avoid(self)
-        return original(self, *args, **kwargs)
-
-    make_train_function._horovod = True  # type: ignore[attr-defined]
-    keras.Model.make_train_function = make_train_function
 
 
 def _on_tensorflow(model: Any) -> bool:

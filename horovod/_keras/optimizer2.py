@@ -1,49 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keras 2 (tf_keras) optimizers that reduce their gradients, both its current and its legacy classes.
 
-`fit` and `minimize` go through compute_gradients, custom loops often call apply_gradients alone, and a loss
-scaler in between calls aggregate_gradients before it looks for infinities: whichever comes first reduces. As
-with Keras 3, the wrapped optimizer shares all attributes with the one passed and keeps its class in saved
-models.
+`fit` and `minimize` go through compute_gradients, TF1 graphs through get_gradients, custom loops often call
+apply_gradients alone, and a loss scaler in between calls aggregate_gradients before it looks for infinities:
+whichever comes first reduces.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
+import numpy as np
 import tensorflow as tf
 
+from horovod._keras import models, session
 from horovod._keras.backends import reduction
-from horovod._keras.optimizer3 import CallableList
 from horovod._keras.settings import Settings
+from horovod._keras.wrapped import CallableList, WrappedOptimizer, make_class, over
+from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
 _TRACED = -1  # instead of the number of the step, while a function or a graph is built
 
 
-class DistributedMixin:
-    """The methods put in front of an optimizer's own."""
+class DistributedMixin(WrappedOptimizer):
+    """When an optimizer of Keras 2 reduces."""
 
     _HAS_AGGREGATE_GRAD = True
-    _hvd: Any
-    _hvd_settings: Settings
-    _hvd_base: Any
     _agg_helper: Any
     _hvd_reduced_at: Any = None  # when the gradients on their way to apply_gradients were reduced
-
-    @property
-    def process_set(self) -> Any:
-        """The ranks that take part."""
-        return self._hvd_settings.process_set
-
-    @property
-    def scale_local_gradients(self) -> bool:
-        """Whether local gradients are divided by the number of ranks."""
-        return self._hvd_settings.scale_local_gradients
-
-    def register_local_var(self, var: Any) -> None:
-        """Keeps the gradient of a variable on this rank."""
-        self._hvd.register_local(var)
 
     def _hvd_now(self) -> Any:
         """The number of the step. It tells a reduction whose step a loss scaler skipped: the step is counted
@@ -55,35 +40,50 @@ class DistributedMixin:
             return self._hvd_reduced_at is not None
         return self._hvd_now() in (_TRACED, self._hvd_reduced_at)
 
-    def _hvd_reduce(self, gradients: List[Any], variables: List[Any]) -> List[Any]:
-        object.__setattr__(self, "_hvd_reduced_at", self._hvd_now())
-        if self._agg_helper is not None:
-            return list(self._agg_helper.compute_gradients(gradients, variables))
-        return list(self._hvd(gradients, variables))
+    def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
+        """The gradients to apply: reduced, or added up until there were enough passes."""
+        if self._agg_helper is None:
+            return self._allreduce_grads(grads, vars)
+        self._agg_helper.allreduce_func = self._allreduce_grads
+        return list(self._agg_helper.compute_gradients(grads, vars, hide_partial=self._hvd_scaled()))
+
+    def _hvd_scaled(self) -> bool:
+        """Whether a loss scaler is around this optimizer. Every pass it looks for infinities, and may then
+        change the scale: gradients of several passes must be added up after it has divided by the scale, and
+        only their reduced sum may be seen by it, or ranks would go different ways."""
+        return bool(getattr(self, "_is_wrapped_by_loss_scale_optimizer", False))
 
     def _hvd_pairs(self, pairs: Any) -> List[Any]:
         pairs = list(pairs)
         variables = [v for _, v in pairs]
-        return list(zip(self._hvd_reduce([g for g, _ in pairs], variables), variables))
+        object.__setattr__(self, "_hvd_reduced_at", self._hvd_now())
+        return list(zip(self._allreduce([g for g, _ in pairs], variables), variables))
+
+    def _hvd_computed(self, pairs: Any) -> List[Any]:
+        if self._agg_helper is not None and self._hvd_scaled():
+            return list(pairs)  # the scaler will ask for aggregate_gradients
+        return self._hvd_pairs(pairs)
 
     def _hvd_pairs_once(self, pairs: Any) -> List[Any]:
         return list(pairs) if self._hvd_is_reduced() else self._hvd_pairs(pairs)
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> List[Any]:
         """The reduced gradients (current optimizers)."""
-        return self._hvd_pairs(super().compute_gradients(loss, var_list, tape))  # type: ignore[misc]
+        return self._hvd_computed(super().compute_gradients(loss, var_list, tape))  # type: ignore[misc]
 
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> List[Any]:
         """The reduced gradients (legacy optimizers)."""
-        return self._hvd_pairs(
+        return self._hvd_computed(
             super()._compute_gradients(loss, var_list, grad_loss, tape)  # type: ignore[misc]
         )
 
     def get_gradients(self, loss: Any, params: Any) -> List[Any]:
         """The reduced gradients (legacy optimizers in graphs)."""
-        return self._hvd_reduce(super().get_gradients(loss, params), list(params))  # type: ignore[misc]
+        params = tf.nest.flatten(params)
+        pairs = zip(super().get_gradients(loss, params), params)  # type: ignore[misc]
+        return [gradient for gradient, _ in self._hvd_computed(pairs)]
 
     def aggregate_gradients(self, grads_and_vars: Any) -> List[Any]:
         """The reduced gradients (current optimizers)."""
@@ -106,11 +106,13 @@ class DistributedMixin:
         if self._agg_helper is None:
             return apply(pairs, *args, **kwargs)
         self._hvd_create_variables([v for _, v in pairs])
-        self._agg_helper.apply_gradients(
+        applied = self._agg_helper.apply_gradients(
             lambda: apply(pairs, *args, **kwargs),
             lambda: self.iterations.assign_add(1),  # type: ignore[attr-defined]
             [g for g, _ in pairs],
         )
+        if hasattr(self, "_create_all_weights") and not tf.executing_eagerly():
+            return applied  # legacy optimizers return what has to be run
         return self.iterations  # type: ignore[attr-defined]
 
     def _hvd_create_variables(self, variables: List[Any]) -> None:
@@ -132,38 +134,48 @@ class _CurrentMixin(DistributedMixin):
         return CallableList(inner() if callable(inner) and not isinstance(inner, list) else inner)
 
 
+class _AggregationInSession(LocalAggregation):
+    """Aggregation in a TF1 graph, with variables that Keras' session initialises."""
+
+    def _make_variable(self, name: str, shape: Any, dtype: Any) -> Any:
+        return session.backend().variable(np.zeros(shape, dtype.as_numpy_dtype), dtype.name, name)
+
+
 def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
     """The optimizer, reducing."""
     base = getattr(optimizer, "_hvd_base", type(optimizer))
     legacy = hasattr(base, "_create_all_weights")
+    if session.in_graph() and not legacy:
+        raise ValueError(
+            f"In a TF1 graph Keras 2 trains with its legacy optimizers only: use "
+            f"tf.keras.optimizers.legacy.{base.__name__} instead of tf.keras.optimizers.{base.__name__}."
+        )
+    if session.in_graph():
+        models.watch_keras2_in_graphs()
     reduce = reduction(settings, "tensorflow", f"Distributed{base.__name__}")
-    cls: Any = type(
-        base.__name__,
-        (DistributedMixin if legacy else _CurrentMixin, base),
-        {
-            "__module__": "horovod._keras",
-            "__class__": property(lambda self: base),
-            "_hvd": reduce,
-            "_hvd_base": base,
-            "_hvd_settings": settings,
-            "_agg_helper": _helper(settings, reduce),
-        },
+    cls = make_class(
+        DistributedMixin if legacy else _CurrentMixin,
+        base,
+        reduce,
+        settings,
+        _agg_helper=_helper(settings, reduce),
     )
     if name is not None:
         setattr(optimizer, "_name" if legacy else "name", name)
-    wrapped = cls.__new__(cls)
-    object.__setattr__(wrapped, "__dict__", optimizer.__dict__)
-    return wrapped
+    return over(cls, optimizer)
 
 
-def _helper(settings: Settings, reduce: Any) -> Optional[LocalGradientAggregationHelperEager]:
+def _helper(settings: Settings, reduce: Any) -> Optional[LocalAggregation]:
     if settings.backward_passes_per_step <= 1:
         return None
-    return LocalGradientAggregationHelperEager(
+    common = (
         settings.backward_passes_per_step,
         reduce,
         settings.sparse_as_dense,
         settings.average_aggregated_gradients,
-        process_set=settings.process_set,
-        scale_local_gradients=settings.scale_local_gradients,
+    )
+    if session.in_graph():
+        return _AggregationInSession(*common)
+    return LocalGradientAggregationHelperEager(
+        *common, process_set=settings.process_set, scale_local_gradients=settings.scale_local_gradients
     )

@@ -1,49 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras 3 optimizers that reduce their gradients, on any backend.
-
-A wrapped optimizer is a second object over the attributes of the one passed: learning rate, variables and
-slots are the same, so a schedule or a checkpoint that holds either of them sees both. Its `__class__` is the
-original class, which is what Keras writes into a saved model: the model loads where Horovod is not installed.
-"""
+"""Keras 3 optimizers that reduce their gradients, on any backend: in `apply`, before anything uses them."""
 
 from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence
 
-from horovod._keras import jit, stack_search
+from horovod._keras import models, stack_search
 from horovod._keras.backends import keras_backend, reduction
 from horovod._keras.settings import Settings
+from horovod._keras.wrapped import CallableList, WrappedOptimizer, make_class, over
 
 
-class CallableList(List[Any]):
-    """A list that may also be called, as `optimizer.variables()` was in Keras 2."""
+class DistributedMixin(WrappedOptimizer):
+    """When an optimizer of Keras 3 reduces."""
 
-    def __call__(self) -> CallableList:
-        return self
-
-
-class DistributedMixin:
-    """The methods put in front of an optimizer's own."""
-
-    _hvd: Any  # the reduction; on the class, because attributes are shared with the unwrapped optimizer
-    _hvd_settings: Settings
-    _hvd_base: Any
     _hvd_reduced = False  # set while a loss-scaling optimizer around this one has reduced already
     _hvd_variables: Sequence[Any] = ()
-
-    @property
-    def process_set(self) -> Any:
-        """The ranks that take part."""
-        return self._hvd_settings.process_set
 
     @property
     def variables(self) -> CallableList:
         """All variables of the optimizer; also callable, as in Keras 2."""
         return CallableList(super().variables)  # type: ignore[misc]
-
-    def register_local_var(self, var: Any) -> None:
-        """Keeps the gradient of a variable on this rank."""
-        self._hvd.register_local(var)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """As in Keras. A loss scaler sets `loss_scale_factor` on the optimizer it is made for.
@@ -59,13 +36,15 @@ class DistributedMixin:
         if scaler is not None and not isinstance(scaler, DistributedMixin):
             # It decides from local gradients whether to skip a step. Ranks must decide alike, so it, and not
             # this optimizer, has to reduce.
-            cls = wrapped_class(type(scaler), self._hvd, self._hvd_settings)
+            cls = make_class(DistributedMixin, type(scaler), self._hvd, self._hvd_settings)
             object.__setattr__(scaler, "__class__", cls)
 
     def _hvd_reduce(self, grads: Sequence[Any], variables: Optional[Sequence[Any]]) -> List[Any]:
         if variables is None:
             variables = self._trainable_variables  # type: ignore[attr-defined]
-        return list(self._hvd(list(grads), list(variables)))
+        inner: Any = getattr(self, "inner_optimizer", None)  # of a loss scaler
+        reducer = inner if hasattr(inner, "_allreduce") else self
+        return list(reducer._allreduce(list(grads), list(variables)))
 
     def apply(self, grads: Any, trainable_variables: Optional[Sequence[Any]] = None) -> Any:
         """Reduces the gradients and applies them."""
@@ -95,17 +74,15 @@ class DistributedMixin:
     def _clip_gradients(self, grads: Any) -> Any:
         """Keras calls this once a step, on the mean of the accumulated gradients when there are several."""
         steps = getattr(self, "gradient_accumulation_steps", None)
+        settings = self._hvd_settings
+        if steps and settings.backward_passes_per_step > 1 and not settings.average_aggregated_gradients:
+            grads = [None if g is None else g * steps for g in grads]
         if steps and not self._hvd_reduced:
-            settings = self._hvd_settings
-            if settings.backward_passes_per_step > 1 and not settings.average_aggregated_gradients:
-                grads = [None if g is None else g * steps for g in grads]
             grads = self._hvd_reduce(grads, self._hvd_variables)
         return super()._clip_gradients(grads)  # type: ignore[misc]
 
     def __reduce__(self) -> Any:
-        plain = self._hvd_base.__new__(self._hvd_base)
-        object.__setattr__(plain, "__dict__", self.__dict__)
-        return wrap, (plain, self._hvd_settings)
+        return wrap, (over(self._hvd_base, self), self._hvd_settings)
 
 
 class _reduced:
@@ -123,21 +100,6 @@ class _reduced:
             object.__setattr__(self.optimizer, "_hvd_reduced", False)
 
 
-def wrapped_class(base: Any, reduce: Any, settings: Settings) -> Any:
-    """A class that behaves like `base`, says it is `base`, and reduces."""
-    return type(
-        base.__name__,
-        (DistributedMixin, base),
-        {
-            "__module__": "horovod._keras",
-            "__class__": property(lambda self: base),
-            "_hvd": reduce,
-            "_hvd_base": base,
-            "_hvd_settings": settings,
-        },
-    )
-
-
 def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
     """The optimizer, reducing. Wrapping a wrapped one changes its settings."""
     base = getattr(optimizer, "_hvd_base", type(optimizer))
@@ -150,8 +112,5 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
             )
         optimizer.gradient_accumulation_steps = settings.backward_passes_per_step
     reduce = reduction(settings, keras_backend(), f"Distributed{base.__name__}")
-    jit.watch_models()
-    cls = wrapped_class(base, reduce, settings)
-    wrapped = cls.__new__(cls)
-    object.__setattr__(wrapped, "__dict__", optimizer.__dict__)
-    return wrapped
+    models.watch_keras3(keras_backend())
+    return over(make_class(DistributedMixin, base, reduce, settings), optimizer)

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from horovod._keras import session
 from horovod.common.arguments import resolve_op
 from horovod.common.constants import Average
 
@@ -47,23 +48,27 @@ class Values:
         if self._tensorflow:
             import tensorflow as tf
 
-            from horovod.tensorflow import _collectives
+            from horovod.tensorflow import collectives
             from horovod.tensorflow.compression import Compression
 
             tensor = tf.constant(value, name=name) if not tf.is_tensor(value) else value
             compression = compression or Compression.none
-            reduced = _collectives.allreduce(tensor, op=op, compression=compression, name=name, **scales)
-            return _evaluate(reduced)
+            reduced = collectives.allreduce(tensor, op=op, compression=compression, name=name, **scales)
+            return session.value(reduced)
         import horovod.numpy as hvd
 
-        return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
+        if compression is None:
+            return _tensor(hvd.allreduce(_numpy(value), name=name, op=op, **scales))
+        sent, context = compression.compress(_tensor(value))
+        reduced = _tensor(hvd.allreduce(_numpy(sent), name=name, op=op, **scales))
+        return compression.decompress(reduced, context)
 
     def allgather(self, value: Any, name: Optional[str] = None) -> Any:
         """Concatenates the ranks' values along the first dimension."""
         if self._tensorflow:
-            from horovod.tensorflow import mpi_ops
+            from horovod.tensorflow import collectives
 
-            return _evaluate(mpi_ops.allgather(value, name=name))
+            return session.value(collectives.allgather(value, name=name))
         import horovod.numpy as hvd
 
         return _tensor(hvd.allgather(_numpy(value), name=name))
@@ -71,9 +76,9 @@ class Values:
     def broadcast(self, value: Any, root_rank: int, name: Optional[str] = None) -> Any:
         """The root's value on every rank."""
         if self._tensorflow:
-            from horovod.tensorflow import mpi_ops
+            from horovod.tensorflow import collectives
 
-            return _evaluate(mpi_ops.broadcast(value, root_rank, name=name))
+            return session.value(collectives.broadcast(value, root_rank, name=name))
         import horovod.numpy as hvd
 
         return _tensor(hvd.broadcast(_numpy(value), root_rank, name=name))
@@ -81,9 +86,9 @@ class Values:
     def reducescatter(self, value: Any, name: Optional[str] = None, op: int = Average) -> Any:
         """Reduces the ranks' values and gives each rank its share of the rows."""
         if self._tensorflow:
-            from horovod.tensorflow import _collectives
+            from horovod.tensorflow import collectives
 
-            return _evaluate(_collectives.reducescatter(value, name=name, op=op))
+            return session.value(collectives.reducescatter(value, name=name, op=op))
         import horovod.numpy as hvd
 
         return _tensor(hvd.reducescatter(_numpy(value), name=name, op=op))
@@ -99,12 +104,3 @@ def _tensor(array: Any) -> Any:
     import keras
 
     return keras.ops.convert_to_tensor(array)
-
-
-def _evaluate(tensor: Any) -> Any:
-    """The tensor itself in eager mode and inside functions; its value in the session of a TF1 Keras."""
-    import tensorflow as tf
-
-    if tf.executing_eagerly() or tf.inside_function():
-        return tensor
-    return tf.compat.v1.keras.backend.get_session().run(tensor)

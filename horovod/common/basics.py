@@ -137,7 +137,8 @@ class HorovodBasics:
         with self._lock:
             if not self.is_initialized():
                 return
-            self._finish_first()
+            if reason is None:  # else nothing is worth waiting for, and the others may wait for this rank
+                self._finish_first()
             topology.clear()
             stack_line.remove()
             _native.lib().hvd_stop(reason.encode("utf-8", "replace") if reason else None)
@@ -159,7 +160,10 @@ class HorovodBasics:
         self._on_init.append(callback)
 
     def before_shutdown(self, callback: Callable[[], None]) -> None:
-        """Calls back before every `shutdown`, while the engine still runs."""
+        """Calls back before every `shutdown`, while the engine still runs, unless an exception is the cause.
+
+        For a framework that runs operations in the background.
+        """
         self._before_shutdown.append(callback)
 
     def at_shutdown(self, callback: Callable[[], None]) -> None:

@@ -118,6 +118,9 @@ SETTINGS: Tuple[Setting, ...] = (
             "messages that order the work), integrity (data too: none of it can be altered unnoticed) or "
             "encrypt (nor read).", "library_options", "--link-security", "link_security",
             choices=("control", "integrity", "encrypt")),
+    Setting("crypto_library", "HOROVOD_CRYPTO_LIBRARY", str, "",
+            "Path of OpenSSL's libcrypto; empty takes the one Python has loaded, else the system's.",
+            "library_options"),
     Setting("gloo_iface", "HOROVOD_GLOO_IFACE", str, "",
             "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to "
             "the launcher.", "library_options", engine=False),
@@ -141,9 +144,6 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
             "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
             "ranks and cores of the host.", "tuning", minimum=-1),
-    Setting("crypto_library", "HOROVOD_CRYPTO_LIBRARY", str, "",
-            "Path of OpenSSL's libcrypto; empty takes the one Python has loaded, else the system's.",
-            "security"),
     Setting("log_level", "HOROVOD_LOG_LEVEL", str, "warning",
             "Least important message to print: trace, debug, info, warning, error or fatal.",
             "logging", "--log-level", "level", choices=LOG_LEVELS, tolerant=True),

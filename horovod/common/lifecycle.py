@@ -8,11 +8,6 @@ gives `init`, `rank`, ... `metrics`, the process sets, the reductions and `barri
 
 from __future__ import annotations
 
-import atexit
-import functools
-import sys
-from typing import Callable
-
 from horovod.common.barriers import barrier
 from horovod.common.basics import basics
 from horovod.common.constants import Adasum, Average, Max, Min, Product, Sum
@@ -51,35 +46,3 @@ __all__ = [
     "nccl_built", "rank", "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline",
     "stop_timeline",
 ]  # fmt: skip
-
-_exiting = False
-
-
-def finish_before_shutdown(wait: Callable[[], None]) -> None:
-    """Has `wait` called before the engine stops, for a framework that runs operations in the background.
-
-    Not at the end of a script that failed: there is nothing worth waiting for then, and the others may wait
-    for this rank.
-    """
-
-    def unless_failed() -> None:
-        if not (_exiting and hasattr(sys, "last_type")):
-            wait()
-
-    basics.before_shutdown(unless_failed)
-
-
-@functools.cache
-def _notice_exit() -> None:
-    # Registered after the engine's own handler, which shuts down, and so called before it.
-    atexit.register(_set_exiting)
-
-
-def _set_exiting() -> None:
-    global _exiting
-    _exiting = True
-
-
-basics.at_init(_notice_exit)
-if basics.is_initialized():  # before this module was imported
-    _notice_exit()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
 
 from horovod.common import config
 from horovod.common.basics import basics
@@ -22,17 +21,16 @@ _LEVELS = {
 
 class _EngineFormat(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        time = (
-            ""
-            if config.get("log_hide_time")
-            else self.formatTime(record, "%Y-%m-%d %H:%M:%S") + (f".{record.created % 1 * 1e6:06.0f}: ")
-        )
+        time = ""
+        if not config.get("log_hide_time"):
+            microseconds = int(record.created % 1 * 1e6)
+            time = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')}.{microseconds:06d}: "
         rank = f"[{basics.rank()}]: " if basics.is_initialized() else ""
         where = f"{record.levelname[0]} {record.filename}:{record.lineno}"
         return f"[{time}{where}] {rank}{record.getMessage()}"
 
 
-class _Handler(logging.StreamHandler[Any]):
+class _Handler(logging.StreamHandler):  # type: ignore[type-arg]  # not subscriptable before Python 3.11
     """Writes to whatever sys.stderr is at the time; leaves it to an application that logs itself."""
 
     def emit(self, record: logging.LogRecord) -> None:

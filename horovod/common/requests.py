@@ -74,6 +74,7 @@ def request(
         ))
         # fmt: on
     except (struct.error, OverflowError):
+        # E.g. a root of 2**40.
         raise _does_not_fit(name, op, root, process_set, prescale, postscale) from None
     made.keep = (c_name[0], c_shape[0], c_splits)
     return made
@@ -112,6 +113,8 @@ def _does_not_fit(
         try:
             struct.pack("i", value)
         except struct.error:
+            if what == "root_rank" and isinstance(value, int):
+                return ValueError(f"broadcast received invalid root rank {value} for provided process set")
             return ValueError(f"{what}={value!r} of {name}: this is not a whole number of 32 bits.")
     return ValueError(
         f"prescale_factor={prescale!r}, postscale_factor={postscale!r} of {name}: these are not numbers that "

@@ -2,30 +2,35 @@
 """A cheap check, once, that the ranks train the same model: that their weights agree after the first step.
 
 Ranks that did not start from the same weights, or whose gradients are not reduced, train happily and wrongly.
-After its first step a front end hands over a fingerprint of each weight:
+A distributed optimizer keeps a `WeightCheck` and, while it is not over, calls it after each step on reduced
+gradients:
 
-    check = weights.start([Fingerprint("fc.weight", bits, size), ...], process_set, "opt1.weights", advice)
+    check = WeightCheck("after the first step", "Call hvd.broadcast_parameters(...) first.")
     ...
-    if check is not None and check.finished():        # at a later step: nobody waits for it
-        check = None
+    if not check.over:
+        check.after_step(process_set, lambda: [of_array(name, w) for name, w in weights])
 
-Every member sends 400 bytes in one allgather, whatever the model. Nothing waits, so ranks that take different
-turns cannot hang here. Who differs is said once, as a RuntimeWarning of the set's first member.
+Every member sends 392 bytes in one allgather, whatever the model. Nothing waits for it: a later step looks at
+the result, so ranks that take different turns cannot hang here. Who differs is said once, as a RuntimeWarning
+of the set's first member.
 """
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import itertools
 import struct
 import warnings
 import zlib
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from horovod.common import config, engine
 from horovod.common.basics import basics
 from horovod.common.constants import ALLGATHER, UINT8
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.handles import Handle
+from horovod.common.log import log
 from horovod.common.process_sets import ProcessSet, process_set_id
 
 PARTS = 32  # weights are compared in so many parts, or one by one if there are fewer
@@ -43,6 +48,27 @@ class Fingerprint(NamedTuple):
     name: str
     bits: int  # a sum, or any other function, of all its bits; the same on all ranks
     magnitude: float  # the sum of the absolute values of a few elements
+
+
+def of_array(name: str, array: Any) -> Fingerprint:
+    """The fingerprint of a weight that NumPy can read."""
+    import numpy as np
+
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.size == 0:
+        return Fingerprint(name, 0, 0.0)
+    words = flat.view(f"i{min(flat.itemsize, 8)}")
+    some = np.abs(flat[sample(flat.size)])
+    return Fingerprint(name, int(words.sum(dtype=np.int64)), float(some.astype(np.float64).sum()))
+
+
+def sample(size: int) -> List[int]:
+    """Which elements of a tensor make its `magnitude`."""
+    last = size - 1
+    return [0, last // 3, last * 2 // 3, last]
+
+
+# ---------------------------------------------------------------------------------- the records --
 
 
 class _Part(NamedTuple):
@@ -105,63 +131,88 @@ def _is_apart(one: _Part, other: _Part) -> bool:
     return not abs(one.magnitude - other.magnitude) <= ROUNDING * max(one.magnitude, other.magnitude)
 
 
-class Check:
-    """A check under way."""
-
-    def __init__(self, weights: Sequence[Fingerprint], set_id: int, name: str, advice: str) -> None:
-        self._weights = weights
-        self._ranks = basics.process_set_ranks(set_id)
-        self._advice = advice
-        record = ctypes.create_string_buffer(record_of(weights), _RECORD)
-        address = ctypes.addressof(record)
-        request = engine.request(ALLGATHER, name, UINT8, (_RECORD,), address, process_set=set_id)
-        self._handle = Handle(engine.submit([request]), _gathered, (record, request))
-
-    def finished(self, stacklevel: int = 3) -> bool:
-        """Whether the result is there; if it is and weights differ, warns. Does not wait.
-
-        Args:
-            stacklevel: whose line the warning shows; 3: the caller of the function that calls this.
-        """
-        try:
-            if not self._handle.done():
-                return False
-            everything: bytes = self._handle.result()
-        except (HorovodInternalError, ValueError):  # a rank has joined or left; training says so itself
-            return True
-        records = [everything[at : at + _RECORD] for at in range(0, len(everything), _RECORD)]
-        text = difference(self._weights, records, self._ranks)
-        if text and basics.rank() == self._ranks[0]:
-            warnings.warn(
-                f"The ranks' weights differ after the first step: {text}. Each such rank trains a model of "
-                f"its own. {self._advice} HOROVOD_CHECK_WEIGHTS=0 turns this check off.",
-                RuntimeWarning,
-                stacklevel=stacklevel,
-            )
-        return True
-
-
-def _gathered(submission: int) -> Any:
-    return bytes(engine.take(submission, 0, 1))
+# ------------------------------------------------------------------------------------ the check --
 
 
 def wanted(process_set: ProcessSet) -> bool:
     """Whether there is anything to check: it is not turned off, and others train the same model."""
-    if not config.get("check_weights") or not process_set.included():
-        return False
-    return len(process_set.ranks or ()) > 1
+    shared = bool(process_set.included()) and len(process_set.ranks or ()) > 1
+    return shared and bool(config.get("check_weights"))
 
 
-def start(weights: Sequence[Fingerprint], process_set: ProcessSet, name: str, advice: str) -> Optional[Check]:
-    """Sends this rank's fingerprints, in the same order of weights on all ranks; None if nothing is `wanted`.
+# Checks of a set are matched by their order: the members' optimizers make their first steps in the same one.
+_numbers: Dict[int, Iterator[int]] = collections.defaultdict(itertools.count)
+basics.at_shutdown(_numbers.clear)
 
-    Args:
-        name: of the operation, the same on all members and used by nothing else.
-        advice: what to do when weights differ, in the words of the front end.
+
+class WeightCheck:
+    """Follows one optimizer until its weights have been compared once.
+
+    Attributes:
+        over: there is nothing left to do.
     """
-    if not wanted(process_set):
-        return None
-    try:
-        return Check(weights, process_set_id(process_set), name, advice)
-    except (HorovodInternalError, ValueError):  # a rank left after its last step, or died: not our news
-        return None
+
+    def __init__(self, when: str, advice: str, name: Optional[str] = None) -> None:
+        """
+        Args:
+            when: the weights are compared, e.g. "after the first step".
+            advice: what to do when they differ, in the words of the front end.
+            name: of the operation, for front ends whose checks may start in another order on each member.
+        """
+        self.over = False
+        self._name = name
+        self._text = (
+            f"The ranks' weights differ {when}: %s. Each such rank trains a model of its own. {advice}"
+        )
+        self._weights: Sequence[Fingerprint] = ()
+        self._ranks: List[int] = []
+        self._handle: Optional[Handle] = None
+
+    def after_step(
+        self,
+        process_set: ProcessSet,
+        fingerprints: Callable[[], Sequence[Fingerprint]],
+        stacklevel: int = 3,
+    ) -> None:
+        """Called after each step on reduced gradients: starts the check, or looks at its result.
+
+        Args:
+            fingerprints: of all weights, in the same order on all members.
+            stacklevel: whose line a warning shows; 3: the caller of the function that calls this.
+        """
+        try:
+            if self._handle is None:
+                self.over = not self._start(process_set, fingerprints)
+            elif self._handle.done():
+                self.over = True
+                self._report(self._handle.result(), stacklevel + 1)
+        except (HorovodInternalError, ValueError):  # a rank has joined, left or died: training says so itself
+            self.over = True
+
+    def _start(self, process_set: ProcessSet, fingerprints: Callable[[], Sequence[Fingerprint]]) -> bool:
+        if not wanted(process_set):
+            return False
+        set_id = process_set_id(process_set)
+        name = self._name or f"horovod.weights.{next(_numbers[set_id])}"
+        try:
+            self._weights = fingerprints()
+        except (NotImplementedError, RuntimeError, TypeError) as error:  # weights of an unusual kind
+            log.info("the ranks' weights are not compared: %s", error)
+            return False
+        self._ranks = basics.process_set_ranks(set_id)
+        record = ctypes.create_string_buffer(record_of(self._weights), _RECORD)
+        address = ctypes.addressof(record)
+        request = engine.request(ALLGATHER, name, UINT8, (_RECORD,), address, process_set=set_id)
+        self._handle = Handle(engine.submit([request]), _gathered, (record, request))
+        return True
+
+    def _report(self, everything: bytes, stacklevel: int) -> None:
+        records = [everything[at : at + _RECORD] for at in range(0, len(everything), _RECORD)]
+        text = difference(self._weights, records, self._ranks)
+        if text and basics.rank() == self._ranks[0]:
+            end = " HOROVOD_CHECK_WEIGHTS=0 turns this check off."
+            warnings.warn(self._text % text + end, RuntimeWarning, stacklevel=stacklevel)
+
+
+def _gathered(submission: int) -> bytes:
+    return bytes(engine.take(submission, 0, 1))

@@ -31,5 +31,5 @@ __all__ = [
     "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "grad", "join",
     "reduce_gradients", "value_and_grad",
 ]  # fmt: skip
-__all__ += lifecycle.__all__
+__all__ += [name for name in lifecycle.__all__ if name not in __all__]
 __all__ += collectives.__all__

@@ -7,7 +7,6 @@ import jax
 
 from horovod.common import barriers
 from horovod.common.basics import basics
-from horovod.common.lifecycle import finish_before_shutdown
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.jax._compat import in_program
 
@@ -42,6 +41,6 @@ def _refuse_inside(function: str) -> None:
 
 
 # A last step that is still running when the engine stops would fail on all ranks.
-finish_before_shutdown(finish)
+basics.before_shutdown(finish)
 # Gathered shapes and ranks are part of compiled programs; a new world must compile them anew.
 basics.at_shutdown(jax.clear_caches)

@@ -13,6 +13,7 @@ from horovod.common.arguments import check_passes, check_predivide
 from horovod.common.constants import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
+from horovod.jax._weights import FirstUpdate
 from horovod.jax.collectives import allreduce
 from horovod.jax.compression import Compression, Compressor
 
@@ -90,6 +91,7 @@ def DistributedOptimizer(  # noqa: N802 - the name that all front ends share
 
     check_passes(backward_passes_per_step)
     check_predivide(gradient_predivide_factor, op)
+    check = FirstUpdate(process_set)
     inner = optax.with_extra_args_support(optimizer)
     reduce = functools.partial(
         reduce_gradients,
@@ -111,6 +113,7 @@ def DistributedOptimizer(  # noqa: N802 - the name that all front ends share
         return updates, inner_state
 
     def update(gradients: Any, state: DistributedState, params: Any = None, **extra: Any) -> Tuple[Any, Any]:
+        check.look_at(params)
         if backward_passes_per_step == 1:
             updates, inner_state = step(gradients, state.inner, params, extra)
             return updates, DistributedState(inner_state, None, None)

@@ -7,39 +7,19 @@ The backend is the one Keras runs on (KERAS_BACKEND); no other framework is impo
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Optional
 
 import keras as _keras
 
-from horovod import _keras as _impl
+from horovod._keras import front_end as _front_end
+from horovod._keras.front_end import *  # noqa: F403
+from horovod._keras.front_end import NAMES as __all__  # noqa: F401
 from horovod._keras.saving import Saving as _Saving
 from horovod._keras.values import Values as _Values
-from horovod.common.basics import basics as _basics
-from horovod.common.constants import Adasum, Average, Sum
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.keras import callbacks, elastic
-
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-size = _basics.size
-local_size = _basics.local_size
-cross_size = _basics.cross_size
-rank = _basics.rank
-local_rank = _basics.local_rank
-cross_rank = _basics.cross_rank
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
+from horovod.common.constants import Average
+from horovod.common.lifecycle import *  # noqa: F403
+from horovod.keras import callbacks, elastic  # noqa: F401
 
 _BACKEND = _keras.config.backend()
 _values = _Values(_BACKEND)
@@ -49,52 +29,10 @@ broadcast = _values.broadcast
 reducescatter = _values.reducescatter
 load_model = _Saving(_keras).load_model
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "PartialDistributedOptimizer",
-    "ProcessSet",
-    "Sum",
-    "allgather",
-    "allreduce",
-    "broadcast",
-    "broadcast_global_variables",
-    "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_initialized",
-    "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
-    "reducescatter",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-]
-
 
 def __getattr__(name: str) -> Any:
     """`Compression` is that of the backend's own front end, which is loaded when it is used."""
     if name == "Compression":
-        import importlib
-
         return importlib.import_module(f"horovod.{_BACKEND}").Compression
     raise AttributeError(f"module 'horovod.keras' has no attribute {name!r}")
 
@@ -110,87 +48,22 @@ def DistributedOptimizer(
     op: int = Average,
     num_groups: int = 0,
     groups: Any = None,
-    backward_passes_per_step: int = 1,
-    average_aggregated_gradients: bool = False,
-    process_set: ProcessSet = global_process_set,
-    scale_local_gradients: bool = True,
+    **options: Any,
 ) -> Any:
-    """Wraps a Keras optimizer so that its gradients are reduced over all ranks before they are applied.
-
-    The result shares learning rate, variables and configuration with the optimizer passed, and is saved as
-    that optimizer: a model saved with it loads without Horovod.
-
-    Args:
-        optimizer: an optimizer of Keras 3 or Keras 2.
-        name: a new name for it.
-        device_dense: accepted for compatibility.
-        device_sparse: accepted for compatibility.
-        compression: Compression.none, fp16, bf16 or a class with their two methods.
-        sparse_as_dense: turn sparse gradients into dense ones before reducing.
-        gradient_predivide_factor: divide by this before the sum and by size / this after it.
-        op: Average or Sum.
-        backward_passes_per_step: add up this many passes locally before reducing and applying.
-        average_aggregated_gradients: divide the sum of the passes by their number.
-        num_groups: deprecated, use `groups`.
-        groups: number of groups to reduce atomically, or a list of lists of variables.
-        process_set: the ranks that take part.
-        scale_local_gradients: divide the gradients of local variables by the number of ranks.
-    """
-    return _impl.create_distributed_optimizer(
+    # The positions of 0.28, where horovod.tensorflow.keras has others; the rest goes by keyword.
+    return _front_end.DistributedOptimizer(
         optimizer,
-        name=name,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
         num_groups=num_groups,
         groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
+        **options,
     )
 
 
-def PartialDistributedOptimizer(
-    optimizer: Any,
-    name: Optional[str] = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = None,
-    sparse_as_dense: bool = False,
-    gradient_predivide_factor: float = 1.0,
-    op: int = Average,
-    backward_passes_per_step: int = 1,
-    average_aggregated_gradients: bool = False,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    local_layers: Any = None,
-    scale_local_gradients: bool = True,
-) -> Any:
-    """A `DistributedOptimizer` that leaves the gradients of some layers on their rank.
-
-    Args:
-        local_layers: a layer or several; the other arguments are those of `DistributedOptimizer`.
-    """
-    return _impl.create_distributed_optimizer(
-        optimizer,
-        name=name,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-        local_layers=local_layers,
-    )
-
-
-def broadcast_global_variables(root_rank: int) -> Any:
-    """The op that broadcasts all variables of a TF1 graph. With Keras 3 use the callback."""
-    from horovod.tensorflow.functions import broadcast_global_variables as broadcast_all
-
-    return broadcast_all(root_rank)
+DistributedOptimizer.__doc__ = _front_end.DistributedOptimizer.__doc__

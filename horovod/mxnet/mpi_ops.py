@@ -6,8 +6,8 @@ from __future__ import annotations
 import mxnet as mx
 
 from horovod.common import barriers, lifecycle
+from horovod.common.basics import basics
 from horovod.common.lifecycle import *  # noqa: F403
-from horovod.common.lifecycle import finish_before_shutdown
 from horovod.mxnet import collectives
 from horovod.mxnet.collectives import *  # noqa: F403
 
@@ -25,7 +25,7 @@ def join() -> int:
 
 
 # A last update that is still running when the engine stops would fail on all ranks.
-finish_before_shutdown(mx.nd.waitall)
+basics.before_shutdown(mx.nd.waitall)
 
 __all__ = ["join"]
 __all__ += lifecycle.__all__

@@ -12,6 +12,7 @@ import mxnet as mx
 from horovod.common.constants import Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
+from horovod.common.weights import Fingerprint, WeightCheck, of_array
 from horovod.mxnet.compression import Compression, Compressor
 from horovod.mxnet.mpi_ops import allreduce_, grouped_allreduce_
 from horovod.mxnet.optimizer import DistributedOptimizer
@@ -58,8 +59,20 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         self._num_groups = num_groups
         self._process_set = process_set
         self._gradient_predivide_factor = float(gradient_predivide_factor)
+        self._weight_check = WeightCheck(
+            "after the first step", "Call hvd.broadcast_parameters(net.collect_params()) before training."
+        )
         if process_set.included():
             self._scale *= self._gradient_predivide_factor / (process_set.size() or 1)
+
+    def _update(self, ignore_stale_grad: bool = False) -> None:
+        super()._update(ignore_stale_grad)
+        if not self._weight_check.over:
+            self._weight_check.after_step(self._process_set, self._fingerprints, stacklevel=4)
+
+    def _fingerprints(self) -> List[Fingerprint]:
+        trained = [(i, p.list_data()[0]) for i, p in enumerate(self._params) if p.grad_req != "null"]
+        return [of_array(self._params[i].name, weight.asnumpy()) for i, weight in trained]
 
     def _allreduce_grads(self) -> None:
         if not self._process_set.included() or self._process_set.size() == 1:

@@ -15,17 +15,14 @@ from __future__ import annotations
 from typing import Any
 
 from horovod.common.arguments import resolve_op as handle_average_backwards_compatibility
+from horovod.common.lifecycle import *  # noqa: F403
+from horovod.common.lifecycle import __all__ as _lifecycle_names
 from horovod.common.util import check_extension, gpu_available, split_list
 from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2
 from horovod.tensorflow import compression, functions, mpi_ops, util
-from horovod.tensorflow._basics import *  # noqa: F403
-from horovod.tensorflow._basics import __all__ as _basic_names
-from horovod.tensorflow._collectives import (
-    allreduce,
-    grouped_allreduce,
-    grouped_reducescatter,
-    reducescatter,
-)
+from horovod.tensorflow._reduction import make_allreduce_grads_fn as _make_allreduce_grads_fn
+from horovod.tensorflow.collectives import *  # noqa: F403
+from horovod.tensorflow.collectives import __all__ as _verb_names
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     allgather_object,
@@ -41,11 +38,7 @@ from horovod.tensorflow.mpi_ops import (
     _grouped_allreduce,
     _grouped_reducescatter,
     _reducescatter,
-    allgather,
-    alltoall,
-    broadcast,
     broadcast_,
-    grouped_allgather,
     join,
     local_rank_op,
     local_size_op,
@@ -53,7 +46,8 @@ from horovod.tensorflow.mpi_ops import (
     rank_op,
     size_op,
 )
-from horovod.tensorflow.optimizer import DistributedOptimizer
+from horovod.tensorflow.mpi_ops import barrier as barrier  # the life cycle's, with a check
+from horovod.tensorflow.optimizer import DistributedOptimizer, _LegacyOptimizer
 from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from horovod.tensorflow.util import (
     _cache,
@@ -64,7 +58,8 @@ from horovod.tensorflow.util import (
 )
 
 __all__ = [
-    *_basic_names,
+    *_lifecycle_names,
+    *_verb_names,
     "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
@@ -72,18 +67,16 @@ __all__ = [
     "LocalGradientAggregationHelper",
     "PartialDistributedGradientTape",
     "SyncBatchNormalization",  # noqa: F405
+    "_LegacyOptimizer",
     "_allreduce",
     "_cache",
     "_executing_eagerly",
     "_grouped_allreduce",
     "_grouped_reducescatter",
+    "_make_allreduce_grads_fn",
     "_make_subgraph",
     "_reducescatter",
-    "allgather",
     "allgather_object",
-    "allreduce",
-    "alltoall",
-    "broadcast",
     "broadcast_",
     "broadcast_global_variables",
     "broadcast_object",
@@ -95,9 +88,6 @@ __all__ = [
     "elastic",  # noqa: F405
     "functions",
     "gpu_available",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
     "handle_average_backwards_compatibility",
     "join",
     "local_rank_op",
@@ -105,7 +95,6 @@ __all__ = [
     "mpi_ops",
     "process_set_included_op",
     "rank_op",
-    "reducescatter",
     "refs_to_vars",
     "size_op",
     "split_list",

@@ -60,13 +60,21 @@ class LocalAggregation:
             )
         return tf.convert_to_tensor(gradient)
 
-    def compute_gradients(self, gradients: Sequence[Any], variables: Sequence[Any] = ()) -> List[Any]:
-        """Adds the gradients up; on every N-th call returns the reduced sums, else the local sums so far."""
+    def compute_gradients(
+        self, gradients: Sequence[Any], variables: Sequence[Any] = (), hide_partial: bool = False
+    ) -> List[Any]:
+        """Adds the gradients up; on every N-th call returns the reduced sums, else the local sums so far.
+
+        Args:
+            gradients: of one pass; None where there is none.
+            variables: what they belong to.
+            hide_partial: zeros instead of local sums, for a caller that decides something from the result.
+        """
         places = [g is not None for g in gradients]
         kept = [v for v, present in zip(variables, places) if present]
-        return on_not_none(lambda some: self._aggregate(some, kept), gradients)
+        return on_not_none(lambda some: self._aggregate(some, kept, hide_partial), gradients)
 
-    def _aggregate(self, gradients: List[Any], variables: List[Any]) -> List[Any]:
+    def _aggregate(self, gradients: List[Any], variables: List[Any], hide_partial: bool) -> List[Any]:
         gradients = [self._dense(g) for g in gradients]
         self._prepare(gradients)
         accumulators = self._accumulators[: len(gradients)]
@@ -84,6 +92,8 @@ class LocalAggregation:
                 return [tf.identity(g) for g in reduced]
 
         def wait() -> List[Any]:
+            if hide_partial:
+                return [tf.zeros_like(a) for a in accumulators]
             return [tf.identity(a.read_value()) for a in accumulators]
 
         with tf.control_dependencies(_ops(added)):

@@ -1,115 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of the collectives.
-
-allreduce        allreduce of the gradient, same reduction
-allgather        average of the gradient over the set, then this rank's rows
-broadcast        average of the gradient on the root, zero elsewhere
-alltoall         alltoall back, by the received splits
-reducescatter    allgather of the gradient (times the set's size for Sum)
-"""
+"""Gradients of the collectives' nodes, by the rules of horovod/common/gradients.py."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Sequence
 
 import tensorflow as tf
 
-from horovod.common.basics import basics as _basics
-from horovod.common.constants import Average, Sum
-from horovod.tensorflow import mpi_ops
+from horovod.common import gradients as rules
+from horovod.common.calls import Call
+from horovod.common.members import place_in
+from horovod.common.verbs import ALLGATHER, ALLTOALL, BROADCAST, VERBS, Verb
+from horovod.tensorflow import _nodes
 
 
-class _SetById:
-    """Enough of a ProcessSet for an op: gradients know only the number."""
+class _Toolkit:
+    """What TensorFlow does with tensors on the way back; rows are tensors here, known when the graph runs."""
 
-    def __init__(self, number: int) -> None:
-        self.process_set_id = number
+    def __init__(self, grouped: bool, ignore_name_scope: bool) -> None:
+        self.grouped = grouped
+        self.ignore_name_scope = ignore_name_scope
 
+    def run(self, call: Call, tensors: Sequence[Any]) -> List[Any]:
+        if self.grouped:
+            return _nodes.group(call, tensors, self.ignore_name_scope)
+        results = [_nodes.one(call, t, self.ignore_name_scope) for t in tensors]
+        return [output for output, _ in results] if call.verb is ALLTOALL else results
 
-def _set(op: Any) -> Any:
-    return _SetById(int(op.get_attr("process_set_id")))
+    def zeros(self, tensor: Any) -> Any:
+        with tf.control_dependencies([tensor]):  # the others wait for this rank's part in it
+            return tf.zeros_like(tensor)
 
+    def scaled(self, tensor: Any, factor: float) -> Any:
+        return tensor * tf.cast(factor, tensor.dtype)
 
-def _reduction(op: Any) -> Dict[str, Any]:
-    return {
-        "op": int(op.get_attr("reduce_op")),
-        "prescale_factor": float(op.get_attr("prescale_factor")),
-        "postscale_factor": float(op.get_attr("postscale_factor")),
-    }
+    def own_rows(self, call: Call, gathered: Sequence[Any], rows: Sequence[Any]) -> List[Any]:
+        _, position = place_in(call.process_set, ALLGATHER)
+        parts = []
+        for tensor, count in zip(gathered, rows):
+            (every,) = self.run(Call(ALLGATHER, process_set=call.process_set), [count[tf.newaxis]])
+            before = tf.reduce_sum(every[:position])
+            parts.append(tensor[before : before + count])
+        return parts
 
-
-def _common(op: Any) -> Dict[str, Any]:
-    return {"process_set": _set(op), "ignore_name_scope": bool(op.get_attr("ignore_name_scope"))}
-
-
-@tf.RegisterGradient("HorovodAllreduce")
-def _allreduce_grad(op: Any, grad: Any) -> Any:
-    return mpi_ops._allreduce(grad, **_reduction(op), **_common(op))
-
-
-@tf.RegisterGradient("HorovodGroupedAllreduce")
-def _grouped_allreduce_grad(op: Any, *grads: Any) -> List[Any]:
-    return mpi_ops._grouped_allreduce(list(grads), **_reduction(op), **_common(op))
-
-
-def _gather_grad(tensor: Any, grad: Any, common: Dict[str, Any]) -> Any:
-    """This rank's rows of the averaged gradient."""
-    averaged = mpi_ops._allreduce(grad, op=Average, **common)
-    rows = mpi_ops.allgather(tf.shape(tensor, out_type=tf.int64)[:1], **common)
-    members = _basics.process_set_ranks(common["process_set"].process_set_id)
-    before = tf.reduce_sum(rows[: members.index(_basics.rank())])
-    return averaged[before : before + tf.shape(tensor, out_type=tf.int64)[0]]
+    def padded(self, tensor: Any, rows: Any) -> Any:
+        missing = tf.concat([[rows - _rows(tensor)], tf.shape(tensor, out_type=tf.int64)[1:]], axis=0)
+        return tf.concat([tensor, tf.zeros(missing, tensor.dtype)], axis=0)
 
 
-@tf.RegisterGradient("HorovodAllgather")
-def _allgather_grad(op: Any, grad: Any) -> Any:
-    return _gather_grad(op.inputs[0], grad, _common(op))
+def _rows(tensor: Any) -> Any:
+    return tf.shape(tensor, out_type=tf.int64)[0]
 
 
-@tf.RegisterGradient("HorovodGroupedAllgather")
-def _grouped_allgather_grad(op: Any, *grads: Any) -> List[Any]:
-    return [_gather_grad(tensor, grad, _common(op)) for tensor, grad in zip(op.inputs, grads)]
+def _call(verb: Verb, op: Any) -> Call:
+    """The call that made a node."""
+    call = Call(verb, process_set=int(op.get_attr("process_set_id")))
+    if verb.reductions:
+        call = call._replace(
+            op=int(op.get_attr("reduce_op")),
+            prescale=float(op.get_attr("prescale_factor")),
+            postscale=float(op.get_attr("postscale_factor")),
+        )
+    return call._replace(root=int(op.get_attr("root_rank"))) if verb is BROADCAST else call
 
 
-def _root_only(op: Any, grad: Any) -> Any:
-    if int(op.get_attr("root_rank")) == _basics.rank():
-        return grad
-    return grad * tf.cast(0, grad.dtype)
+def _register(verb: Verb, grouped: bool) -> None:
+    def gradient(op: Any, *grads: Any) -> Any:
+        # The gradients of a grouped allreduce are a group again; others may be of several dtypes.
+        toolkit = _Toolkit(grouped and verb.gradient == verb.name, bool(op.get_attr("ignore_name_scope")))
+        tensors = op.inputs[:1] if verb is ALLTOALL else list(op.inputs)
+        rows = [_rows(t) for t in tensors] if verb.by_rows else []
+        if verb is not ALLTOALL:
+            return rules.backward(toolkit, _call(verb, op), grads, rules.Saved(rows))
+        (back,) = rules.backward(toolkit, _call(verb, op), grads[:1], rules.Saved(rows, op.outputs[1]))
+        return back, None
+
+    tf.RegisterGradient(_nodes.op_type(verb, grouped))(gradient)
 
 
-@tf.RegisterGradient("HorovodBroadcast")
-def _broadcast_grad(op: Any, grad: Any) -> Any:
-    return _root_only(op, mpi_ops._allreduce(grad, op=Average, **_common(op)))
-
-
-@tf.RegisterGradient("HorovodGroupedBroadcast")
-def _grouped_broadcast_grad(op: Any, *grads: Any) -> List[Any]:
-    return [_root_only(op, mpi_ops._allreduce(grad, op=Average, **_common(op))) for grad in grads]
-
-
-@tf.RegisterGradient("HorovodAlltoall")
-def _alltoall_grad(op: Any, grad: Any, _: Any) -> Tuple[Any, None]:
-    returned, _ = mpi_ops.alltoall(grad, splits=op.outputs[1], **_common(op))
-    return returned, None
-
-
-def _scatter_grad(op: Any, grad: Any) -> Any:
-    factors = _reduction(op)
-    factor = factors["prescale_factor"] * factors["postscale_factor"]
-    if factors["op"] == Sum:
-        factor *= len(_basics.process_set_ranks(_set(op).process_set_id))
-    return mpi_ops.allgather(grad * tf.cast(factor, grad.dtype) if factor != 1.0 else grad, **_common(op))
-
-
-@tf.RegisterGradient("HorovodReducescatter")
-def _reducescatter_grad(op: Any, grad: Any) -> Any:
-    return _scatter_grad(op, grad)
-
-
-@tf.RegisterGradient("HorovodGroupedReducescatter")
-def _grouped_reducescatter_grad(op: Any, *grads: Any) -> List[Any]:
-    return [_scatter_grad(op, grad) for grad in grads]
-
+for _verb in VERBS.values():
+    _register(_verb, grouped=False)
+    if _verb is not ALLTOALL:
+        _register(_verb, grouped=True)
 
 for _op_type in (
     "HorovodJoin",

@@ -3,44 +3,31 @@
 
 from __future__ import annotations
 
-import warnings
+import copy
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
+from horovod.common.basics import basics as _basics
+from horovod.common.calls import Call
 from horovod.common.constants import Average
-from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
-from horovod.common.util import split_list
-from horovod.tensorflow import _collectives, _library, _xla, mpi_ops
+from horovod.common.groups import Positions, positions
+from horovod.common.process_sets import (
+    ProcessSet,
+    _temp_process_set_object,
+    global_process_set,
+    process_set_id,
+)
+from horovod.common.verbs import ALLREDUCE
+from horovod.tensorflow import _forms, _library, _nodes, _weights, _xla
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.util import elastic, on_not_none, variable_key
-
-
-def check_groups(num_groups: int, groups: Any) -> Any:
-    """The `groups` argument, with `num_groups` as its deprecated predecessor."""
-    if num_groups != 0:
-        warnings.warn(
-            "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        if groups is None:
-            groups = num_groups
-    if groups is not None and not isinstance(groups, (list, tuple)):
-        if isinstance(groups, bool) or not isinstance(groups, int) or groups <= 0:
-            raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
-    return groups
-
-
-def check_predivide(gradient_predivide_factor: float, op: int) -> None:
-    """Splitting the averaging needs an average."""
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
-
+from horovod.tensorflow.util import elastic, on_not_none, variable_key, without_autograph
 
 # Graphs used in eager mode, one for each way of reducing: a tape is wrapped anew at every step, and tracing
-# at every step would take far longer than reducing (and keep every graph for ever).
+# at every step would take far longer than reducing (and keep every graph for ever). They hold the numbers of
+# process sets, which mean nothing after a shutdown.
 _graphs: Dict[Tuple[Any, ...], Any] = {}
+_basics.at_shutdown(_graphs.clear)
 
 
 class GradientReduction:
@@ -83,24 +70,43 @@ class GradientReduction:
         """Keeps the gradient of a variable on this rank."""
         self.local.add(variable_key(variable))
 
+    def is_local(self, variable: Any) -> bool:
+        """Whether the gradient of a variable stays on this rank."""
+        return bool(self.local) and variable_key(variable) in self.local
+
     def active(self) -> bool:
         """Whether there is anybody to reduce with. In an elastic job there may be at the next step."""
         if self.process_set is not global_process_set and not self.process_set.included():
             return False
         return elastic() or (self.process_set.size() or 1) > 1
 
+    @without_autograph
     def __call__(
-        self, gradients: Sequence[Any], variables: Sequence[Any] = (), generic_names: bool = False
+        self,
+        gradients: Sequence[Any],
+        variables: Optional[Sequence[Any]] = None,
+        use_generic_names: bool = False,
     ) -> List[Any]:
-        """The reduced gradients, local ones scaled instead, None left as None."""
-        gradients = list(gradients)
+        """The reduced gradients, local ones scaled instead, None left as None.
+
+        Args:
+            gradients: of this rank.
+            variables: what they belong to; needed for local variables and groups of variables.
+            use_generic_names: name the ops grad_0, grad_1, ..., for models whose names differ between ranks.
+        """
+        gradients, variables = list(gradients), list(variables or ())
         if not self.active():
             return gradients
-        is_local = [bool(self.local) and variable_key(v) in self.local for v in variables]
+        is_local = [self.is_local(v) for v in variables]
+        trained = [v for v, local in zip(variables, is_local) if not local]
         is_local += [False] * (len(gradients) - len(is_local))
         shared = [None if local else g for g, local in zip(gradients, is_local)]
-        keys = [variable_key(v) for v in variables] if isinstance(self.groups, (list, tuple)) else []
-        reduced = on_not_none(lambda some: self._reduce(some, shared, keys, generic_names), shared)
+        keys: List[Any] = [i for i, g in enumerate(shared) if g is not None]
+        if isinstance(self.groups, (list, tuple)):
+            keys = [variable_key(variables[i]) for i in keys]
+        groups = positions(self.groups, keys, variable_key)
+        with tf.control_dependencies(_weights.look(self.name, trained, self.process_set)):
+            reduced = on_not_none(lambda some: self._reduce(some, groups, use_generic_names), shared)
         return [self._scaled(g) if local else r for g, r, local in zip(gradients, reduced, is_local)]
 
     def _scaled(self, gradient: Any) -> Any:
@@ -111,53 +117,31 @@ class GradientReduction:
             return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
         return gradient / tf.cast(size, gradient.dtype)
 
-    def _reduce(self, gradients: List[Any], places: List[Any], keys: List[Any], generic: bool) -> List[Any]:
+    def _reduce(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:
         if not gradients:
             return []
-        groups = self._positions(places, keys, len(gradients))
         if not tf.executing_eagerly():
             return self._in_graph(gradients, groups, generic)
+        number = process_set_id(self.process_set)
         key = (
             self.name,
             self.compression,
             self.sparse_as_dense,
             (self.op, self.prescale, self.postscale),
             groups,
-            process_set_id(self.process_set),
+            (number, tuple(_basics.process_set_ranks(number)) if number else ()),
             generic,
         )
         if key not in _graphs:
-            _graphs[key] = tf.function(lambda some: self._in_graph(some, groups, generic))
+            # A copy that knows the set by its number: the user's object may be gone when shapes change.
+            kept = copy.copy(self)
+            kept.process_set = _temp_process_set_object(number)
+            _graphs[key] = tf.function(lambda some: kept._in_graph(some, groups, generic), autograph=False)
         return list(_graphs[key](gradients))
 
-    def _positions(
-        self, places: List[Any], keys: List[Any], count: int
-    ) -> Optional[Tuple[Tuple[int, ...], ...]]:
-        """Which of the (not None) gradients form groups; None when each is reduced by itself."""
-        if self.groups is None:
-            return None
-        if isinstance(self.groups, int):
-            return tuple(tuple(part) for part in split_list(range(count), self.groups) if part)
-        present = [key for key, gradient in zip(keys, places) if gradient is not None]
-        index = {key: i for i, key in enumerate(present)}
-        groups = [
-            [index[variable_key(v)] for v in group if variable_key(v) in index] for group in self.groups
-        ]
-        listed = {i for group in groups for i in group}
-        groups += [[i] for i in range(count) if i not in listed]
-        return tuple(tuple(group) for group in groups if group)
-
-    def _in_graph(
-        self, gradients: List[Any], groups: Optional[Tuple[Tuple[int, ...], ...]], generic: bool
-    ) -> List[Any]:
+    def _in_graph(self, gradients: List[Any], groups: Optional[Positions], generic: bool) -> List[Any]:
         if self.sparse_as_dense:
             gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        common: Dict[str, Any] = {
-            "compression": self.compression,
-            "op": self.op,
-            "process_set": self.process_set,
-            "ignore_name_scope": generic,
-        }
         if groups is None and _xla.inside():
             groups = (tuple(range(len(gradients))),)  # compiled calls block: make one of them
         results: List[Any] = [None] * len(gradients)
@@ -166,18 +150,14 @@ class GradientReduction:
                 return self._by_pair(gradients, generic)
             if groups is None:
                 for i, gradient in enumerate(gradients):
-                    scales = {} if isinstance(gradient, tf.IndexedSlices) else self._scales()
-                    name = f"grad_{i}" if generic else None
-                    results[i] = _collectives.allreduce(gradient, name=name, **scales, **common)
+                    call = self._call([gradient], f"grad_{i}" if generic else None)
+                    results[i] = _forms.run(call, gradient, self.compression, ignore_name_scope=generic)
                 return results
             for number, group in enumerate(groups):
-                name = f"grad_group_{number}" if generic else None
                 some = [gradients[i] for i in group]
-                has_sparse = any(isinstance(g, tf.IndexedSlices) for g in some)
-                scales = {} if has_sparse else self._scales()
-                for i, result in zip(
-                    group, _collectives.grouped_allreduce(some, name=name, **scales, **common)
-                ):
+                call = self._call(some, f"grad_group_{number}" if generic else None)
+                reduced = _forms.run_group(call, some, self.compression, ignore_name_scope=generic)
+                for i, result in zip(group, reduced):
                     results[i] = result
         return results
 
@@ -187,20 +167,35 @@ class GradientReduction:
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         pairs = [self.compression.compress(gradients[i]) for i in dense]
         if pairs:
-            reduced = mpi_ops._enqueue_and_wait(
-                [tensor for tensor, _ in pairs],
-                op=self.op,
-                ignore_name_scope=generic,
-                process_set=self.process_set,
-                names=[f"grad_{i}" if generic else None for i in dense],
-                **self._scales(),
-            )
+            names = [f"grad_{i}" if generic else None for i in dense]
+            reduced = _nodes.enqueue_and_wait(self._call(), [sent for sent, _ in pairs], names, generic)
             for i, tensor, (_, context) in zip(dense, reduced, pairs):
                 results[i] = self.compression.decompress(tensor, context)
         for i, gradient in enumerate(gradients):
             if isinstance(gradient, tf.IndexedSlices):
-                results[i] = _collectives.allreduce(gradient, op=self.op, process_set=self.process_set)
+                results[i] = _forms.run(self._call([gradient]), gradient)
         return results
 
-    def _scales(self) -> Dict[str, Any]:
-        return {"prescale_factor": self.prescale, "postscale_factor": self.postscale}
+    def _call(self, gradients: Sequence[Any] = (), name: Optional[str] = None) -> Call:
+        """What is asked of the engine. Rows of sparse gradients cannot be scaled on their way."""
+        call = Call(ALLREDUCE, name, process_set_id(self.process_set), self.op)
+        if any(isinstance(g, tf.IndexedSlices) for g in gradients):
+            return call
+        return call._replace(prescale=self.prescale, postscale=self.postscale)
+
+
+def make_allreduce_grads_fn(
+    name: str,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+) -> GradientReduction:
+    """A function of (gradients, variables, use_generic_names) that reduces, as other libraries ask for it."""
+    return GradientReduction(
+        name, compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set
+    )

@@ -8,11 +8,13 @@ offers the registry for it; all tensors of a call go into one blocking submissio
 from __future__ import annotations
 
 import struct
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence
 
 import tensorflow as tf
 
 from horovod.common import constants
+from horovod.common.calls import Call
+from horovod.common.verbs import Verb
 from horovod.tensorflow import _library
 
 _ENGINE_DTYPE = {
@@ -60,17 +62,7 @@ def _bits(value: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
-def call(
-    kind: int,
-    tensors: Sequence[Any],
-    name: str,
-    *,
-    op: int = constants.Sum,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    process_set_id: int = 0,
-    root: int = -1,
-) -> List[Any]:
+def custom_call(call: Call, tensors: Sequence[Any], name: str) -> List[Any]:
     """The collective as one custom call; the outputs have the inputs' shapes."""
     if not tensors:
         return []
@@ -79,15 +71,15 @@ def call(
         reason = f"the shape of a tensor of {name} is not known when the function is compiled"
     if reason is not None:
         raise RuntimeError(
-            f"Horovod's {constants.KIND_NAME[kind]} is inside a function with jit_compile=True, but "
-            f"{reason}. {_ADVICE}"
+            f"Horovod's {call.verb.name} is inside a function with jit_compile=True, but {reason}. {_ADVICE}"
         )
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     unique = tf.compat.v1.get_default_graph().unique_name(name)
     lines = [
         unique,
-        f"{kind} {op} {_bits(prescale)} {_bits(postscale)} {process_set_id} {root} {len(tensors)}",
+        f"{call.verb.kind} {call.op} {_bits(call.prescale)} {_bits(call.postscale)} {call.process_set} "
+        f"{call.root} {len(tensors)}",
     ]
     for t in tensors:
         dims = t.shape.as_list()
@@ -104,10 +96,9 @@ def call(
     )
 
 
-def refuse(kind: int) -> None:
+def refuse(verb: Verb) -> NoReturn:
     """Collectives whose output size is known only when they run cannot be compiled."""
-    if inside():
-        raise RuntimeError(
-            f"Horovod's {constants.KIND_NAME[kind]} is inside a function with jit_compile=True, but its "
-            f"result's size is only known when it runs, which XLA cannot compile. {_ADVICE}"
-        )
+    raise RuntimeError(
+        f"Horovod's {verb.name} is inside a function with jit_compile=True, but its "
+        f"result's size is only known when it runs, which XLA cannot compile. {_ADVICE}"
+    )

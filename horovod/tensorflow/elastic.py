@@ -9,7 +9,9 @@ from typing import Any, Callable, List, Optional, Sequence
 import tensorflow as tf
 
 from horovod._keras.elastic import KerasState
+from horovod.common import _native
 from horovod.common.basics import basics as _basics
+from horovod.common.constants import OK
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
@@ -26,8 +28,9 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     def translated(state: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return func(state, *args, **kwargs)
-        except tf.errors.UnknownError as error:
-            if "Horovod" in str(error):
+        except tf.errors.OpError as error:
+            # TensorFlow has its own types for everything; whether the job goes on, the engine knows.
+            if _native.lib().hvd_check() != OK:
                 raise HorovodInternalError(error) from error
             raise
 

@@ -38,8 +38,11 @@ def broadcast_variables(
     variables = list(variables)
     if not variables:
         return None if tf.executing_eagerly() else tf.no_op()
+    # Ranks may have other nodes in their graphs and other names for their layers; what they have in common is
+    # the order of their broadcasts in a process set, by which TensorFlow numbers equal names.
+    name = None if tf.executing_eagerly() else f"HorovodBroadcastVariables_set{process_set.process_set_id}"
     values = mpi_ops._grouped_broadcast(
-        [tf.convert_to_tensor(v) for v in variables], root_rank, process_set=process_set
+        [tf.convert_to_tensor(v) for v in variables], root_rank, name=name, process_set=process_set
     )
     if tf.executing_eagerly():
         if _basics.rank() != root_rank:

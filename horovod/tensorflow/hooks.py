@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.tensorflow import _weights
 from horovod.tensorflow.functions import broadcast_global_variables
 
 
@@ -34,3 +35,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Runs it, once the variables have values."""
         session.run(self.bcast_op)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Compares the ranks' weights after the first step that changed them."""
+        _weights.look_in_session(run_context.session)

@@ -7,17 +7,20 @@ from typing import Any, List, Optional
 
 import tensorflow as tf
 
+from horovod.common.arguments import check_groups, check_predivide
 from horovod.common.basics import basics as _basics
 from horovod.common.constants import Adasum, Average
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import mpi_ops
-from horovod.tensorflow._reduction import GradientReduction, check_groups, check_predivide
+from horovod.tensorflow._reduction import GradientReduction
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.util import not_none
 
+_LegacyOptimizer: Any = tf.compat.v1.train.Optimizer  # a name that other libraries use
 
-class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
+
+class _DistributedOptimizer(_LegacyOptimizer):  # type: ignore[misc]
     """A TF1 optimizer whose `compute_gradients` reduces over the ranks."""
 
     def __init__(
@@ -164,13 +167,13 @@ def DistributedOptimizer(
     check_predivide(gradient_predivide_factor, op)
     if op == Adasum and average_aggregated_gradients:
         raise ValueError("Adasum does not support average_aggregated_gradients == True")
-    groups = check_groups(num_groups, groups)
-    if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+    groups = check_groups(groups, num_groups, member="tf.Variable")
+    if not isinstance(optimizer, _LegacyOptimizer):
         if op == Adasum:
             raise ValueError("op == Adasum is not supported yet with Keras")
-        from horovod.tensorflow import keras as hvd_keras
+        from horovod._keras import front_end
 
-        return hvd_keras.DistributedOptimizer(
+        return front_end.DistributedOptimizer(
             optimizer,
             name=name,
             compression=compression,

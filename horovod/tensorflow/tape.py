@@ -7,9 +7,11 @@ from typing import Any, List, Optional, Tuple
 
 import tensorflow as tf
 
+from horovod.common.arguments import check_groups, check_predivide
 from horovod.common.constants import Average
+from horovod.common.local_layers import weights_of
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._reduction import GradientReduction, check_groups, check_predivide
+from horovod.tensorflow._reduction import GradientReduction
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.util import variable_key
 
@@ -88,7 +90,7 @@ def DistributedGradientTape(
         scale_local_gradients: divide the gradients of local sources by the number of ranks.
     """
     check_predivide(gradient_predivide_factor, op)
-    groups = check_groups(num_groups, groups)
+    groups = check_groups(groups, num_groups, member="tf.Variable")
     cls: Any = type(type(gradtape).__name__, (_DistributedTape, type(gradtape)), {"__module__": __name__})
     tape = cls.__new__(cls)
     # One set of attributes, so that recording through either object is seen by both.
@@ -104,21 +106,6 @@ def DistributedGradientTape(
         scale_local_gradients=scale_local_gradients,
     )
     return tape
-
-
-def weights_of_layers(local_layers: Any) -> List[Any]:
-    """The trainable weights of one layer or several."""
-    if local_layers is None:
-        return []
-    layers = list(local_layers) if isinstance(local_layers, (list, tuple, set)) else [local_layers]
-    if not all(_is_layer(layer) for layer in layers):
-        raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
-    return [weight for layer in layers for weight in layer.trainable_weights]
-
-
-def _is_layer(value: Any) -> bool:
-    """Whether it is a layer of any Keras, without importing one."""
-    return any(c.__name__ == "Layer" and "keras" in c.__module__ for c in type(value).__mro__)
 
 
 def PartialDistributedGradientTape(
@@ -140,7 +127,7 @@ def PartialDistributedGradientTape(
     Args:
         local_layers: a layer or several; the other arguments are those of `DistributedGradientTape`.
     """
-    weights = weights_of_layers(local_layers)
+    weights = weights_of(local_layers)
     tape = DistributedGradientTape(
         gradtape,
         device_dense,

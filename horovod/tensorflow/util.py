@@ -5,11 +5,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, TypeVar, cast
 
 import tensorflow as tf
 
 from horovod.common.util import _cache as _cache
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def without_autograph(function: _Function) -> _Function:
+    """Keeps AutoGraph from rewriting a function of ours, which takes longer than the rest of tracing."""
+    return cast(_Function, tf.autograph.experimental.do_not_convert(function))
 
 
 def _executing_eagerly() -> bool:

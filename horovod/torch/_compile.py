@@ -6,8 +6,9 @@ these while a region is traced; outside of compilation they are not used, being 
 Every verb of the table becomes an operator of one schema. An empty name means unnamed: the number is drawn
 when the operator runs, not when it was traced.
 
-Gradients need torch 2.4 or newer. `allgather`, and `alltoall` with splits, have outputs whose size is known
-only at run time: `fullgraph=True` needs `torch._dynamo.config.capture_dynamic_output_shape_ops = True`.
+This needs torch 2.4; before, a compiled region is left for a collective and entered again after it.
+`allgather`, and `alltoall` with splits, have outputs whose size is known only at run time: `fullgraph=True`
+needs `torch._dynamo.config.capture_dynamic_output_shape_ops = True`.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _SCHEMA = (
 )
 _OWN_ROWS = "own_rows(Tensor[] gathered, SymInt[] rows, str name, int process_set) -> Tensor[]"
 
-_is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
+_AVAILABLE = hasattr(torch.library, "register_autograd")
 
 
 def tracing() -> bool:
-    """Whether the caller is being traced by torch.compile."""
-    return _is_compiling()
+    """Whether the caller is being traced by torch.compile, and the operators are there."""
+    return _AVAILABLE and torch.compiler.is_compiling()
 
 
 def run(call: Call, tensors: Tensors, splits: Optional[torch.Tensor] = None) -> List[torch.Tensor]:
-    """The operator of a call; alltoall gives its output and the received splits."""
+    """The operator of a call, with `splits` instead of the call's; alltoall also gives the received ones."""
     operator = getattr(torch.ops.horovod, call.verb.name)
     outputs: List[torch.Tensor] = operator(
         list(tensors), splits, call.name or "", call.process_set, call.op, call.prescale, call.postscale,
@@ -114,7 +115,7 @@ class _TracedToolkit(type(TOOLKIT)):  # type: ignore[misc]
 
     def run(self, call: Call, tensors: Tensors) -> List[torch.Tensor]:
         splits: Any = call.splits  # the received ones, which are a tensor here
-        return run(call._replace(splits=None), tensors, splits)[: len(tensors)]
+        return run(call, tensors, splits)[: len(tensors)]
 
     def own_rows(self, call: Call, gathered: Tensors, rows: Sequence[int]) -> List[torch.Tensor]:
         parts: List[torch.Tensor] = torch.ops.horovod.own_rows(
@@ -147,6 +148,8 @@ def _backward(verb: Verb) -> Callable[..., Tuple[Any, ...]]:
 @functools.cache
 def register() -> Any:
     """Defines the operators; called when `horovod.torch` is imported."""
+    if not _AVAILABLE:
+        return None
     make_library: Any = torch.library.Library
     library = make_library("horovod", "DEF")
     library.define(_OWN_ROWS)
@@ -156,14 +159,12 @@ def register() -> Any:
     for verb in VERBS.values():
         library.define(verb.name + _SCHEMA)
         _implement(library, verb.name, _body(verb), _fake(verb))
-        if hasattr(torch.library, "register_autograd"):
-            torch.library.register_autograd(
-                f"horovod::{verb.name}", _backward(verb), setup_context=_remember, lib=library
-            )
+        torch.library.register_autograd(
+            f"horovod::{verb.name}", _backward(verb), setup_context=_remember, lib=library
+        )
     return library
 
 
 def _implement(library: Any, name: str, body: Callable[..., Any], fake: Callable[..., Any]) -> None:
     library.impl(name, body, "CompositeExplicitAutograd")
-    register_fake = getattr(torch.library, "register_fake", None) or torch.library.impl_abstract
-    register_fake(f"horovod::{name}", fake, lib=library)
+    torch.library.register_fake(f"horovod::{name}", fake, lib=library)

@@ -10,11 +10,12 @@ import torch
 from horovod.common.basics import basics
 from horovod.common.constants import Adasum
 from horovod.common.process_sets import ProcessSet
+from horovod.common.weights import WeightCheck
 from horovod.torch._adasum import AdasumReducer
 from horovod.torch._naming import default_name
 from horovod.torch._reducer import GradientReducer
 from horovod.torch._rule import Rule
-from horovod.torch._weights import FirstStep
+from horovod.torch._weights import ADVICE, fingerprints
 
 
 class Settings(NamedTuple):
@@ -45,7 +46,7 @@ class Core:
         self.settings = settings
         self.skip = False
         self.explicit = False  # synchronize() was called since the last step
-        self.first_step = FirstStep()
+        self.weight_check = WeightCheck("after the first step", ADVICE)
         self.hooked: Set[int] = set()  # ids of parameters that have a hook, or had one
         factor = settings.gradient_predivide_factor
         adasum = settings.op == Adasum and basics.size() > 1
@@ -83,6 +84,6 @@ class Core:
         """A step was made, on gradients of all ranks or on local ones."""
         self.explicit = False
         self.reducer.end_round()
-        if shared and not self.first_step.over and self.reducer.active:
-            name = self.reducer.name_for("horovod.weights")
-            self.first_step.after_step(self.names, self.reducer.rule.process_set, name)
+        if shared and not self.weight_check.over and self.reducer.active:
+            process_set = self.reducer.rule.process_set
+            self.weight_check.after_step(process_set, lambda: fingerprints(self.names), stacklevel=4)

@@ -44,12 +44,12 @@ def run_in_place(call: Call, tensor: torch.Tensor) -> torch.Tensor:
 
 def start(call: Call, tensor: torch.Tensor) -> int:
     """Asynchronous, into a new tensor."""
-    return Operation(call, (tensor,)).start()
+    return Operation(call, (tensor,), lasting=True).start()
 
 
 def start_in_place(call: Call, tensor: torch.Tensor) -> int:
     """Asynchronous, into the tensor itself."""
-    return Operation(call, (tensor,), in_place=True).start()
+    return Operation(call, (tensor,), in_place=True, lasting=True).start()
 
 
 @overload
@@ -78,12 +78,12 @@ def run_group_in_place(call: Call, tensors: Tensors) -> Tuple[torch.Tensor, ...]
 
 def start_group(call: Call, tensors: Tensors) -> int:
     """Asynchronous, of several tensors, into new ones."""
-    return Operation(call, tensors, grouped=True).start()
+    return Operation(call, tensors, grouped=True, lasting=True).start()
 
 
 def start_group_in_place(call: Call, tensors: Tensors) -> int:
     """Asynchronous, of several tensors, into themselves."""
-    return Operation(call, tensors, in_place=True, grouped=True).start()
+    return Operation(call, tensors, in_place=True, grouped=True, lasting=True).start()
 
 
 def exchange(call: Call, tensor: torch.Tensor) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
@@ -91,7 +91,7 @@ def exchange(call: Call, tensor: torch.Tensor) -> Union[torch.Tensor, Tuple[torc
     splits: Any = call.splits
     if _compile.tracing():
         given = None if splits is None else torch.as_tensor(splits, dtype=torch.int32)
-        output, received = _compile.run(call._replace(splits=None), [tensor], given)
+        output, received = _compile.run(call, [tensor], given)
     else:
         output, received = _autograd.run(call._replace(splits=_rows(call, tensor)), tensor)
     if splits is None:
@@ -101,7 +101,7 @@ def exchange(call: Call, tensor: torch.Tensor) -> Union[torch.Tensor, Tuple[torc
 
 def start_exchange(call: Call, tensor: torch.Tensor) -> int:
     """Asynchronous; the result is always both."""
-    return Operation(call._replace(splits=_rows(call, tensor)), (tensor,)).start()
+    return Operation(call._replace(splits=_rows(call, tensor)), (tensor,), lasting=True).start()
 
 
 def _rows(call: Call, tensor: torch.Tensor) -> Optional[List[int]]:

@@ -20,21 +20,31 @@ from horovod.common.handles import Handle
 from horovod.common.members import place_in
 from horovod.common.verbs import Result, scattered_rows
 from horovod.torch._cuda import StreamHandle, current_stream, device_of
-from horovod.torch._tensor import CODES, fixed_storage, from_wire, is_plain, to_wire
+from horovod.torch._tensor import CODES, from_wire, is_plain, lasting_view, to_wire
 
 
 class Operation:
     """One submission: its requests, what they point into, and how its outputs are made."""
 
     __slots__ = (
-        "_call", "_grouped", "_in_place", "_inputs", "_outputs", "_requests", "_storages", "_streams",
+        "_call", "_grouped", "_in_place", "_inputs", "_lasting", "_outputs", "_requests", "_streams",
         "_wires",
     )  # fmt: skip
 
     def __init__(
-        self, call: Call, tensors: Sequence[torch.Tensor], in_place: bool = False, grouped: bool = False
+        self,
+        call: Call,
+        tensors: Sequence[torch.Tensor],
+        in_place: bool = False,
+        grouped: bool = False,
+        lasting: bool = False,
     ) -> None:
+        """
+        Args:
+            lasting: goes on after the user has the tensors back, so their memory must not go away.
+        """
         self._call = call
+        self._lasting = lasting
         self._inputs = tensors = list(tensors)  # may be any iterable, and is gone through more than once
         self._in_place = in_place
         self._grouped = grouped
@@ -42,7 +52,6 @@ class Operation:
         self._outputs: List[Optional[torch.Tensor]] = []
         self._requests: List[Request] = []
         self._streams: Dict[int, int] = {}  # of the CUDA devices: the current ones
-        self._storages: List[torch.UntypedStorage] = []
         names = call.wire_names(len(tensors)) if grouped else [call.wire_name()]
         for tensor, name in zip(tensors, names):
             self._add(tensor, name)
@@ -50,10 +59,12 @@ class Operation:
     def _add(self, tensor: torch.Tensor, name: str) -> None:
         call, result = self._call, self._call.verb.result
         if is_plain(tensor):
-            wire, private = tensor, False
+            wire, private = lasting_view(tensor) if self._lasting else tensor, False
         else:
             wire = to_wire(tensor, call.op if call.verb.reductions else None)
             private = wire.data_ptr() != tensor.data_ptr()  # a copy: may be overwritten
+            if self._lasting and not private:
+                wire = lasting_view(wire)
         output: Optional[torch.Tensor] = None
         if result is Result.SAME:
             output = wire if private or self._in_place else torch.empty_like(wire)
@@ -86,12 +97,6 @@ class Operation:
 
     def start(self) -> int:
         """Submits and returns a handle for `poll` and `synchronize`."""
-        # Users may point a tensor at other memory, or resize it, while the engine works on what it had.
-        self._storages = [
-            fixed_storage(wire)
-            for wire, tensor in zip(self._wires, self._inputs)
-            if wire.data_ptr() == tensor.data_ptr()
-        ]
         submission = engine.submit(self._requests) if self._requests else 0
         if self._streams:
             return handles.register(StreamHandle(submission, self._collect, self, self._streams))

@@ -13,7 +13,7 @@ such memory is used where it lies. Everything else is brought into that form by 
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -64,17 +64,20 @@ def kind_of(tensor: torch.Tensor) -> str:
         return f"{tensor.layout} of {tensor.dtype}"
 
 
-def fixed_storage(tensor: torch.Tensor) -> torch.UntypedStorage:
-    """The memory of a tensor, to be held while it is used for longer than a call.
+_is_resizable: Callable[[Any], bool] = getattr(torch.UntypedStorage, "resizable", lambda storage: True)
 
-    `tensor.data = other` and `tensor.set_(...)` then leave it alone, and resizing it is an error from now on,
-    if it is on the host.
+
+def lasting_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of a tensor's memory that stays, for use beyond the call that the tensor was given to.
+
+    `tensor.data = other` and `tensor.set_(...)` leave it alone, and resizing that memory is an error from now
+    on, if it is on the host.
     """
     storage = tensor.untyped_storage()
-    if tensor.is_cpu and storage.resizable():
+    if tensor.is_cpu and _is_resizable(storage):
         # What NumPy has seen cannot be resized. There is no other way to say so from Python.
         torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-    return storage
+    return tensor.detach()
 
 
 def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tensor:

@@ -13,6 +13,7 @@ from horovod.common.calls import Call
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
 from horovod.common.verbs import BROADCAST
+from horovod.torch import _sparse
 from horovod.torch._naming import parameters_of
 from horovod.torch._operation import Operation
 
@@ -109,15 +110,18 @@ def broadcast_optimizer_state(
     """Gives an optimizer the root's options (learning rates and all others) and state.
 
     Works for any optimizer: whatever the root's state holds, tensors, numbers or nested lists, is what every
-    rank holds afterwards, also where a rank had no state yet. Nothing is stepped to create state.
+    rank holds afterwards, also where a rank had no state yet. Nothing is stepped to create state; but where
+    an optimizer had none, parameters that want a gradient and have none get zeros, as they always did here.
 
     Args:
         optimizer: plain or distributed; its parameters must be in the same order on all ranks.
         root_rank: the rank whose state counts.
-        model: accepted for compatibility; not needed.
+        model: tells which parameters have sparse gradients: those of its `Embedding(sparse=True)` layers.
         process_set: the ranks that take part.
     """
     params = parameters_of(optimizer)
+    if not optimizer.state:
+        _fill_gradients(optimizer, params, model)
     number_of = {param: number for number, param in enumerate(params)}
     options = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     # Keyed by a parameter's number, or by the key itself for state that belongs to none.
@@ -145,6 +149,23 @@ def broadcast_optimizer_state(
     ]
     for handle in started:
         handles.synchronize(handle)
+
+
+def _fill_gradients(
+    optimizer: torch.optim.Optimizer, params: Sequence[torch.Tensor], model: Optional[torch.nn.Module]
+) -> None:
+    """Gives parameters without a gradient one of zeros, sparse where the first real one will be."""
+    layers = () if model is None else model.modules()
+    tables = {
+        id(layer.weight)
+        for layer in layers
+        if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.sparse
+    }
+    all_sparse = isinstance(optimizer, torch.optim.SparseAdam)
+    for param in params:
+        if param.requires_grad and param.grad is None:
+            sparse = all_sparse or id(param) in tables
+            param.grad = _sparse.empty_like(param) if sparse else torch.zeros_like(param)
 
 
 def _device_of(params: Sequence[torch.Tensor]) -> torch.device:

@@ -61,6 +61,10 @@ def test_data_is_not_protected_unless_asked_for():
         assert ends(relay, "control", LINK_DATA_OUT, flip)[0] == "wrong sum"
 
 
+def blame_rank_0(data):
+    return data.replace(b"lost rank 2 on c", b"lost rank 0 on a")
+
+
 def test_an_altered_obituary_is_noticed():
     script = """
 hvd.init()
@@ -73,7 +77,7 @@ attempt(lambda: hvd.allreduce(np.ones(4), name="waits"))
     with MiddleMan() as relay, Processes(relay.script + script, 3, hosts=["a", "b", "c"]) as ranks:
         for rank in range(3):
             assert ranks.heard(rank) == "ready"
-        relay.attack(LINK_WATCH, flip)
+        relay.attack(LINK_WATCH, blame_rank_0, between={0, 1})
         ranks.kill(2)  # rank 0 sees it and tells rank 1
         assert "Horovod lost rank 2 on c" in ranks.heard(0)["text"]
         report = ranks.heard(1)

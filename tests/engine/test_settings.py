@@ -17,8 +17,8 @@ ATTEMPT_INIT = "attempt(hvd.init)\n"
 @pytest.mark.parametrize(
     "variable, value, text",
     [
-        ("HOROVOD_SHM_SLOT_BYTES", "16383", "HOROVOD_SHM_SLOT_BYTES=16383 must be at least 16384"),
-        ("HOROVOD_SHM_SLOT_BYTES", "-1", "must be at least 16384"),
+        ("HOROVOD_SHM_SLOT_BYTES", "16383", "HOROVOD_SHM_SLOT_BYTES=16383 must be in [16384, "),
+        ("HOROVOD_SHM_SLOT_BYTES", "-1", "HOROVOD_SHM_SLOT_BYTES=-1 must be in [16384, "),
         ("HOROVOD_SPIN_US", "-5", "HOROVOD_SPIN_US=-5"),
         ("HOROVOD_LINK_SECURITY", "perfect", "must be one of control, integrity, encrypt"),
     ],

@@ -84,7 +84,10 @@ def test_a_full_disk_ends_the_file_valid_and_says_so(tmp_path):
 import resource
 hvd.init()
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-for i in range(1000):
+hvd.allreduce(np.ones(2, np.float32), name="tensor 0")
+while "tensor 0" not in open(os.environ["HOROVOD_TIMELINE"]).read():
+    time.sleep(0.01)
+for i in range(1, 1000):
     hvd.allreduce(np.ones(2, np.float32), name=f"tensor {i}")
 say(hvd.allreduce([1.0], op=hvd.Sum).tolist())
 sys.stdin.read()

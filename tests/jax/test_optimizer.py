@@ -200,6 +200,40 @@ def test_process_set(trio):
     assert trio.run(run_set) == [-0.5, -0.5, -2.0]
 
 
+def run_unlike_weights(broadcast):
+    """What updates outside of jit say of the parameters."""
+    import warnings
+
+    import jax
+    import optax
+
+    import horovod.jax as hvd
+
+    params = parameters(seed=hvd.rank())
+    if broadcast:
+        params = hvd.broadcast_parameters(params)
+    tx = hvd.DistributedOptimizer(optax.sgd(0.1))
+    state = tx.init(params)
+    x, y = digits(hvd.rank(), hvd.size())[0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(20):
+            updates, state = tx.update(jax.grad(loss)(params, x, y), state, params)
+            params = optax.apply_updates(params, updates)
+    return [(one.filename, str(one.message)) for one in caught if "weights" in str(one.message)]
+
+
+def test_parameters_that_were_not_broadcast_are_reported(pair):
+    ((filename, text),), other = pair.run(run_unlike_weights, False)
+    assert "weights differ at the first update: those of rank 1 are not rank 0's" in text
+    assert "the first to differ is ['b1']" in text and "hvd.broadcast_parameters(params)" in text
+    assert filename == __file__ and other == []
+
+
+def test_parameters_that_were_broadcast_pass_in_silence(pair):
+    assert pair.run(run_unlike_weights, True) == [[], []]
+
+
 def run_wrong_options():
     import optax
 

@@ -4,25 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from tf_worlds import run
+from tf_worlds import front_end, run
 
-KINDS = ["tensorflow", "torch", "jax", "tf_keras"]
-
-
-def front_end():
-    import os
-
-    if os.environ.get("TF_USE_LEGACY_KERAS"):
-        import tensorflow as tf
-
-        import horovod.tensorflow.keras as hvd
-
-        return tf.keras, hvd
-    import keras
-
-    import horovod.keras as hvd
-
-    return keras, hvd
+KINDS = ["tensorflow", "torch", "jax", "tf_keras", "tf1_graph"]
 
 
 def called_back():
@@ -31,14 +15,16 @@ def called_back():
 
     import numpy as np
 
-    keras, hvd = front_end()
+    from horovod._keras import variables
+
+    keras, hvd, optimizers = front_end()
     me = hvd.rank()
     results = {}
 
     def model_of(seed, rate=0.4):
         keras.utils.set_random_seed(seed)
         model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
-        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.5)), "mse")
+        model.compile(hvd.DistributedOptimizer(optimizers.SGD(rate, momentum=0.5)), "mse")
         return model
 
     x, y = np.ones((8, 3), np.float32) * (me + 1), np.zeros((8, 1), np.float32)
@@ -49,15 +35,15 @@ def called_back():
             self.seen = []
 
         def on_train_batch_end(self, batch, logs=None):
-            rate = self.model.optimizer.learning_rate
-            self.seen.append(round(float(np.asarray(rate.numpy() if hasattr(rate, "numpy") else rate)), 4))
+            (rate,) = variables.read([self.model.optimizer.learning_rate])
+            self.seen.append(round(float(rate), 4))
 
     # Other weights on other ranks become the root's, also when the model is only built by its first batch.
     for built in (True, False):
         keras.utils.set_random_seed(10 + me)
         layers = [keras.layers.Dense(1)]
         model = keras.Sequential(([keras.layers.Input((3,))] if built else []) + layers)
-        model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
+        model.compile(hvd.DistributedOptimizer(optimizers.Adam(0.01)), "mse")
         broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(1)
         model.fit(x, y, batch_size=4, epochs=1, verbose=0, shuffle=False, callbacks=[broadcast])
         kernels = hvd.allgather(np.asarray(model.get_weights()[0]).reshape(1, -1))
@@ -137,12 +123,13 @@ def test_callbacks(kind):
 def values():
     import numpy as np
 
-    keras, hvd = front_end()
+    keras, hvd, optimizers = front_end()
     me = hvd.rank()
     as_list = lambda v: np.asarray(v).tolist()  # noqa: E731
     return [
         as_list(hvd.allreduce(np.array([1.0, 2.0]) * (me + 1))),
         as_list(hvd.allreduce(float(me), name="number", op=hvd.Sum)),
+        as_list(hvd.allreduce(np.float32([1e-8, 2.0]), compression=hvd.Compression.fp16)),
         as_list(hvd.allgather(np.array([[me]]))),
         as_list(hvd.broadcast(np.array([me + 5]), 1)),
         as_list(hvd.reducescatter(np.array([1.0, 2.0]), op=hvd.Sum)),
@@ -151,5 +138,5 @@ def values():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values(kind):
-    common = [[1.5, 3.0], 1.0, [[0], [1]], [6]]
+    common = [[1.5, 3.0], 1.0, [0.0, 2.0], [[0], [1]], [6]]  # 1e-8 is nothing in float16
     assert run(kind, values) == [[*common, [2.0]], [*common, [4.0]]]

@@ -94,6 +94,40 @@ def test_same_weights_as_one_process(world, case):
             assert np.array_equal(other[name], results[0][name]), name
 
 
+def run_unlike_weights(broadcast):
+    """What two trainers, as of a GAN, say of their weights."""
+    import warnings
+
+    import mxnet as mx
+
+    import horovod.mxnet as hvd
+
+    nets = [network(seed=10 * (hvd.rank() if not broadcast else 0) + i, deferred=False) for i in range(2)]
+    trainers = [
+        hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, prefix=f"t{i}.")
+        for i, net in enumerate(nets)
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for x, y in digits(hvd.rank(), hvd.size()):
+            for net, trainer in zip(nets, trainers):
+                train(net, trainer, [(x, y)])
+        mx.nd.waitall()
+    return [str(one.message) for one in caught if "weights" in str(one.message)]
+
+
+def test_weights_that_were_not_broadcast_are_reported(pair):
+    texts, others = pair.run(run_unlike_weights, False)
+    assert len(texts) == 2 and others == []
+    for text in texts:
+        assert "weights differ after the first step: those of rank 1 are not rank 0's" in text
+        assert "net_dense" in text and "hvd.broadcast_parameters(net.collect_params())" in text
+
+
+def test_equal_weights_pass_in_silence(pair):
+    assert pair.run(run_unlike_weights, True) == [[], []]
+
+
 def test_compressed_gradients_are_close(pair):
     results, want = (
         pair.run(run_trainer, False, True, {"fp16": True, "num_groups": 1}, timeout=300),

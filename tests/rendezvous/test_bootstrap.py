@@ -20,7 +20,7 @@ from horovod.rendezvous.world import World, distinct
 
 def card(rank, host="a", **more):
     facts = {"rank": rank, "size": 2, "host": host, "host_key": host, "address": "127.0.0.1"}
-    facts.update({"version": "1", "process_sets": []})
+    facts.update({"version": "1", "process_sets": [], "link_security": "control"})
     facts.update(more)
     return facts
 
@@ -45,6 +45,10 @@ def test_machines_of_one_name_are_told_apart():
         (card(1), []),
         (card(1, "b", version="2"), ["rank 1 on b runs Horovod 2", "rank 0 on a runs 1"]),
         (card(1, "b", size=3), ["rank 1 on b believes in 3 ranks", "in 2"]),
+        (
+            card(1, "b", link_security="encrypt"),
+            ["rank 1 on b has HOROVOD_LINK_SECURITY=encrypt", "has control"],
+        ),
         (card(1, "b", process_sets=[[0]]), ["mismatching process sets", "rank 1 on b passed [[0]]"]),
     ],
 )

@@ -200,6 +200,7 @@ for line in sys.stdin:
         say("joined", hvd.rank(), hvd.size(), float(hvd.allreduce(np.ones(1), op=hvd.Sum)[0]),
             topology.world().generation)
         if values.get("die"):
+            sys.stdin.readline()  # until the others have their results too
             os._exit(9)
         while not values.get("leave"):
             hvd.allreduce(np.ones(1), name="next")
@@ -230,6 +231,11 @@ class Worker:
         self.process.stdin.write(json.dumps({"env": env, **more}) + "\n")
         self.process.stdin.flush()
 
+    def die(self):
+        """For one that was told to: now."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
     def heard(self):
         return self.lines.get(timeout=60)
 
@@ -255,6 +261,7 @@ def test_survivors_of_a_lost_rank_and_a_fresh_process_meet_in_a_new_store(worker
     for rank, worker in enumerate(world):
         worker.tell(ranks[rank], die=rank == 2)
     assert [worker.heard() for worker in world] == [["joined", rank, 3, 3.0, 1] for rank in range(3)]
+    world[2].die()
     for worker in world[:2]:
         kind, text = worker.heard()
         assert kind == "failed" and "rank 2" in text
@@ -279,6 +286,7 @@ def test_survivors_and_a_fresh_process_meet_in_the_same_store(workers):
         assert [worker.heard() for worker in world] == [
             ["joined", rank, 3, 3.0, generation] for rank in range(3)
         ]
+        world[2].die()
         assert [worker.heard()[0] for worker in world[:2]] == ["failed", "failed"]
         world[2] = workers()
     close()
@@ -307,6 +315,7 @@ def test_a_driver_forms_the_world_anew_without_restarting_the_survivors(workers)
         store.assign(seats("a", "b", "c"))
         said = {name: worker.heard() for name, worker in world.items()}
         assert said == {name: ["joined", rank, 3, 3.0, 1] for rank, name in enumerate("abc")}
+        world["c"].die()
         for name in "ab":
             assert world[name].heard()[0] == "failed"
             world[name].tell({})
@@ -361,6 +370,7 @@ def test_ranks_share_memory_by_their_key_and_are_shown_by_their_name(workers):
         worker.tell(ranks[rank], die=rank == 2)
     for rank, worker in enumerate(world):
         assert worker.heard() == ["joined", rank, 3, 3.0, 1]
+    world[2].die()
     for worker in world[:2]:
         _, text = worker.heard()
         assert "rank 2 on node7#2" in text and "77aa0011" not in text

@@ -280,11 +280,13 @@ def test_nobody_listens(server):
 
 def test_a_closed_store_ends_its_clients_and_its_own_process_waits(server):
     with join(server, 0) as a:
-        threading.Timer(0.2, server.close).start()
+        closing = threading.Timer(0.2, server.close)
+        closing.start()
         with pytest.raises(StoreError, match="the job's store is closed"):
             server.get("never", timeout=30)
         with pytest.raises(StoreError, match="lost the connection to the job's store"):
             a.get("never", timeout=30)
+        closing.join()
     with pytest.raises(StoreError, match="the job's store is closed"):
         server.set("x", b"")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Set
 
 from horovod.rendezvous import auth
 from horovod.rendezvous.links import TAG_BYTES
@@ -63,16 +63,20 @@ class MiddleMan:
         self.overheard: Dict[int, bytearray] = {}
         self._harm: Optional[Harm] = None
         self._kind = -1
+        self._between: Optional[Set[int]] = None
         self._lock = threading.Lock()
         self._sockets: List[socket.socket] = [self._listener]
         self._threads: List[threading.Thread] = []
         self._run(self._serve)
 
-    def attack(self, kind: int, harm: Harm) -> None:
-        """Does harm to the next bytes on a link of that kind, once."""
+    def attack(self, kind: int, harm: Harm, between: Optional[Set[int]] = None) -> None:
+        """Does harm to the next bytes on a link of that kind that it changes, once.
+
+        between: only on links of these two ranks, e.g. {0, 1}.
+        """
         with self._lock:
             self.done.clear()
-            self._kind, self._harm = kind, harm
+            self._kind, self._harm, self._between = kind, harm, between
 
     def __enter__(self) -> MiddleMan:
         return self
@@ -114,12 +118,12 @@ class MiddleMan:
         near.sendall(_exactly(far, auth.PROOF_BYTES))
         announcement = _exactly(near, TAG_BYTES)
         far.sendall(announcement)
-        (kind,) = struct.unpack_from(">i", announcement)
+        kind, _, _, dialler, other = struct.unpack_from(">5i", announcement)
         kind = {3: 2}.get(kind, kind)  # data in or out, the same wire
-        self._run(self._pump, near, far, kind)
-        self._run(self._pump, far, near, kind)
+        self._run(self._pump, near, far, kind, {dialler, other})
+        self._run(self._pump, far, near, kind, {dialler, other})
 
-    def _pump(self, source: socket.socket, target: socket.socket, kind: int) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, kind: int, ends: Set[int]) -> None:
         try:
             while True:
                 data = source.recv(1 << 16)
@@ -128,9 +132,12 @@ class MiddleMan:
                     return
                 with self._lock:
                     self.overheard.setdefault(kind, bytearray()).extend(data[: 1 << 16])
-                    if kind == self._kind and self._harm is not None:
-                        data, self._harm = self._harm(data), None
-                        self.done.set()
+                    wanted = kind == self._kind and self._between in (None, ends)
+                    if wanted and self._harm is not None:
+                        altered = self._harm(data)
+                        if altered != data:
+                            data, self._harm = altered, None
+                            self.done.set()
                 target.sendall(data)
         except OSError:
             pass

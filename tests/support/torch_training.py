@@ -42,7 +42,7 @@ def shards(rank: int, size: int, **kwargs: Any) -> List[Tuple[torch.Tensor, torc
 
 def loss_of(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Mean squared error."""
-    return torch.nn.functional.mse_loss(model(x), y)
+    return ((model(x) - y) ** 2).mean()
 
 
 def plain_step(model: torch.nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

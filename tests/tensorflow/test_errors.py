@@ -42,7 +42,7 @@ def mistakes():
     fails("scalar scatter", invalid, lambda: hvd.reducescatter(tf.constant(1.0), name="scatter"))
     fails("splits sum", invalid, lambda: hvd.alltoall(two, splits=[5, 5], name="sum"))
     fails("splits count", invalid, lambda: hvd.alltoall(two, splits=[1], name="count"))
-    fails("no such set", invalid, lambda: hvd.allreduce(two, process_set=FakeSet()))
+    fails("no such set", invalid, lambda: hvd.allgather(two, process_set=FakeSet()))
     fails("scatter op", tf.errors.AbortedError, lambda: hvd.reducescatter(two[:2], op=hvd.Max, name="scop"))
     after = float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="after"))
     return texts, after
@@ -86,6 +86,8 @@ def unsupported():
     errors = []
     for call in (
         lambda: hvd.allreduce(slices, op=hvd.Max),
+        lambda: hvd.allreduce(slices, op=hvd.Adasum),
+        lambda: hvd.grouped_allreduce([tf.constant([1, 2]), slices], op=hvd.Adasum),
         lambda: hvd.allreduce(slices, op=hvd.Sum, prescale_factor=2.0),
         lambda: hvd.allreduce(1.0, average=True, op=hvd.Sum),
         lambda: hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum, gradient_predivide_factor=2.0),
@@ -99,6 +101,7 @@ def unsupported():
         lambda: hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=["no layer"]),
         lambda: hvd.broadcast_global_variables(0),
         lambda: hvd.allreduce(1.0, process_set=hvd.ProcessSet([0])),
+        lambda: tf.function(hvd.barrier)(),
     ):
         try:
             call()
@@ -111,6 +114,8 @@ def unsupported():
 def test_arguments_are_checked_before_anything_is_sent():
     expected = [
         "NotImplementedError: Only Sum and Average ops are supported with tf.IndexedSlices",
+        "NotImplementedError: The Adasum reduction does not currently support sparse tensors.",
+        "NotImplementedError: The Adasum reduction does not currently support sparse tensors.",
         "NotImplementedError: Pre/postscale_factor are not supported with tf.IndexedSlices",
         "ValueError: The op parameter supersedes average. Please provide only one of them.",
         "ValueError: gradient_predivide_factor not supported with op != Average",
@@ -120,6 +125,7 @@ def test_arguments_are_checked_before_anything_is_sent():
         "ValueError: All local layers must be of tf.keras.layers.Layer type.",
         "RuntimeError: hvd.broadcast_global_variables() does not support eager execution.",
         "TypeError: ProcessSet(process_set_id=None",
+        "RuntimeError: in user code:",
     ]
     for errors in run("tensorflow", unsupported):
         assert [e[: len(x)] for e, x in zip(errors, expected)] == expected

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broadcasts of variables and objects, elastic state, synchronised batch normalisation."""
+"""Broadcasts of variables and objects, synchronised batch normalisation."""
 
 from __future__ import annotations
 
@@ -42,41 +42,6 @@ def test_broadcasts():
         (1, 0, [["x"], ["x", "x"]]),
     )
     assert run("tensorflow", broadcasts) == [expected, expected]
-
-
-def states():
-    import tensorflow as tf
-
-    import horovod.tensorflow as hvd
-    from horovod.tensorflow import elastic
-
-    me = hvd.rank()
-    v = tf.Variable([float(me)])
-    state = elastic.TensorFlowState(variables=[v], batch=me)
-    attempts = []
-    # Re-initialising this world would end it for the other tests: only the restore is looked at.
-    before, elastic._reset = elastic._reset, lambda: None
-    try:
-
-        @elastic.run
-        def train(state, times):
-            attempts.append((float(v[0]), state.batch))
-            if len(attempts) == 1:
-                v.assign([5.0])
-                state.batch = 5
-                state.commit()
-                v.assign([9.0])
-                raise tf.errors.UnknownError(None, None, "HorovodAllreduce: a peer was lost")
-            return float(v[0]), state.batch, times
-
-        return attempts, train(state, 3)
-    finally:
-        elastic._reset = before
-
-
-def test_elastic_state_goes_back_to_the_last_commit():
-    expected = ([(0.0, 0), (5.0, 5)], (5.0, 5, 3))
-    assert run("tensorflow", states) == [expected, expected]
 
 
 def normalised():

@@ -68,3 +68,29 @@ def gradients(mode):
 @pytest.mark.parametrize("mode", ["eager", "function"])
 def test_gradients(mode):
     assert run("tensorflow", gradients, mode) == [[], []]
+
+
+def alltoall_of_a_part(mode):
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+
+    def compute(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            sent, _ = hvd.alltoall(x, splits=[1, 2])  # of five rows
+            loss = tf.reduce_sum(sent) * (hvd.rank() + 1.0)
+        return tape.gradient(loss, x)
+
+    x = tf.ones([5, 2])
+    if mode == "session":
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            held = tf.compat.v1.placeholder(tf.float32, [None, 2])
+            (gradient,) = tf.gradients(hvd.alltoall(held, splits=[1, 2])[0] * (hvd.rank() + 1.0), held)
+            return session.run(gradient, {held: x.numpy()})[:, 0].tolist()
+    return (compute if mode == "eager" else tf.function(compute))(x).numpy()[:, 0].tolist()
+
+
+@pytest.mark.parametrize("mode", ["eager", "function", "session"])
+def test_rows_that_alltoall_did_not_send_have_zero_gradient(mode):
+    assert run("tensorflow", alltoall_of_a_part, mode) == [[1.0, 2.0, 2.0, 0.0, 0.0]] * 2

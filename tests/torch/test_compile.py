@@ -7,6 +7,10 @@ import pytest
 import torch
 from tests_support import shared_world
 
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.library, "register_autograd"), reason="collectives in compiled regions need torch 2.4"
+)
+
 
 def compiled(backend: str) -> None:
     import torch._dynamo

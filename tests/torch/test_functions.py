@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests_support import shared_world
-from torch_training import batches, net, plain_step
+from torch_training import assert_same, batches, net, plain_step, shards
 
 
 def parameters() -> None:
@@ -119,6 +119,34 @@ def training_goes_on() -> None:
     assert torch.equal(weights[0], weights[1])
 
 
+def fresh_optimizers() -> None:
+    """As scripts may expect, an optimizer without state leaves gradients of zeros; and trains as ever."""
+    import horovod.torch as hvd
+
+    model = torch.nn.Sequential(
+        torch.nn.Embedding(5, 3), torch.nn.Embedding(5, 3, sparse=True), torch.nn.Linear(3, 2)
+    )
+    model[2].bias.requires_grad_(False)
+    model[2].weight.grad = torch.ones(2, 3)
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
+    assert not optimizer.state
+    assert model[0].weight.grad.eq(0).all() and not model[0].weight.grad.is_sparse
+    assert model[1].weight.grad.is_sparse and model[1].weight.grad.to_dense().eq(0).all()
+    assert model[2].weight.grad.eq(1).all() and model[2].bias.grad is None
+    assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before))
+
+    model, reference = net(), net()
+    plain = torch.optim.Adam(reference.parameters(), weight_decay=0.1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), weight_decay=0.1))
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for (x, y), (own_x, own_y) in zip(batches(), shards(hvd.rank(), hvd.size())):
+        plain_step(reference, plain, x, y)
+        plain_step(model, optimizer, own_x, own_y)
+    assert_same(model, reference)
+
+
 def objects() -> None:
     import horovod.torch as hvd
 
@@ -131,7 +159,7 @@ def objects() -> None:
     ]
 
 
-@pytest.mark.parametrize("case", [parameters, optimizer_state, training_goes_on, objects])
+@pytest.mark.parametrize("case", [parameters, optimizer_state, training_goes_on, fresh_optimizers, objects])
 @pytest.mark.filterwarnings("ignore")
 def test_functions(case):
     shared_world(2).run(case, timeout=300)

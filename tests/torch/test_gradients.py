@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List
 
 import pytest
 import torch
@@ -190,6 +190,43 @@ def sparse_gradients() -> None:
         assert_same(model, reference)
 
 
+def dense_where_that_is_less() -> None:
+    """Sparse gradients of more bytes than dense ones travel as dense ones from the second step on."""
+    import logging
+
+    import horovod.torch as hvd
+
+    lines: List[str] = []
+    log = logging.getLogger("horovod")
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        for rows, becomes_dense in ((4, True), (1000, False)):
+            torch.manual_seed(0)
+            model, reference = (torch.nn.Embedding(rows, 2, sparse=True).double() for _ in range(2))
+            reference.load_state_dict(model.state_dict())
+            optimizer = distributed(hvd, model, lambda p: torch.optim.SGD(p, lr=0.1))
+            plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+            words = torch.tensor([0, 1, 2, 3] * hvd.size())
+            for _ in range(3):
+                optimizer.zero_grad(), plain.zero_grad()
+                (model(mine(words, hvd.rank(), hvd.size())) ** 2).mean().backward()
+                (reference(words) ** 2).mean().backward()
+                assert model.weight.grad.is_sparse
+                optimizer.step(), plain.step()
+            assert_same(model, reference)
+            assert optimizer._hvd.reducer.slots[0].as_dense is becomes_dense
+            said = [line for line in lines if "sent as dense" in line]
+            assert len(said) == becomes_dense, lines
+            lines.clear()
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
 def process_set() -> None:
     """Two independent trainings side by side, and a rank that takes part in none."""
     import horovod.torch as hvd
@@ -245,7 +282,7 @@ def own_compressor() -> None:
 
 CASES = [
     every_argument, unused_parameters, no_backward_on_one_rank, frozen_and_unfrozen, parameters_added_later,
-    channels_last, sparse_gradients, own_compressor,
+    channels_last, sparse_gradients, dense_where_that_is_less, own_compressor,
 ]  # fmt: skip
 
 

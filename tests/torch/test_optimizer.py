@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests_support import shared_world
-from torch_training import assert_same, batches, net, plain_step, sgd, shards
+from torch_training import assert_same, batches, loss_of, net, plain_step, sgd, shards
 
 
 def distributed(hvd: Any, model: torch.nn.Module, make: Any = sgd, **kwargs: Any) -> Any:
@@ -215,9 +215,34 @@ def hooks_end_with_the_optimizer() -> None:
         model(batches()[0][0]).sum().backward()
 
 
+def gradients_sent_by_hand() -> None:
+    """Libraries send gradients through a private name, and tell `step` to leave them alone."""
+    import horovod.torch as hvd
+
+    model, reference = net(), net()
+    optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
+    for (x, y), (own_x, own_y) in zip(batches(), shards(hvd.rank(), hvd.size())):
+        optimizer.zero_grad()
+        with optimizer.no_sync():
+            loss_of(model, own_x, own_y).backward()
+        sent = [optimizer._allreduce_grad_async(p) for p in model.parameters()]
+        for p, (handle, context) in zip(model.parameters(), sent):
+            assert hvd.synchronize(handle) is p.grad and context is None
+        assert optimizer._should_synchronize is True
+        optimizer._should_synchronize = False
+        optimizer.step()
+        optimizer._should_synchronize = True
+        plain_step(reference, plain, x, y)
+    assert_same(model, reference)
+    with optimizer.skip_synchronize():
+        assert optimizer._should_synchronize is False
+    with pytest.raises(KeyError, match="not reduced by this optimizer"):
+        optimizer._allreduce_grad_async(torch.nn.Parameter(torch.ones(1)))
+
+
 CASES = [
     argument_errors, is_the_optimizer, schedulers, pickles, only_one_rank_copies, subclasses,
-    works_without_others, hooks_end_with_the_optimizer,
+    works_without_others, hooks_end_with_the_optimizer, gradients_sent_by_hand,
 ]  # fmt: skip
 
 

@@ -27,8 +27,8 @@ def same_as_one_process(dtype_name: str) -> None:
         layer = hvd.SyncBatchNorm(channels, momentum=momentum, affine=affine).to(dtype)
         if affine:
             for module in (plain, layer):
-                torch.nn.init.uniform_(module.weight, generator=torch.Generator().manual_seed(1))
-                torch.nn.init.uniform_(module.bias, generator=torch.Generator().manual_seed(2))
+                module.weight.data.uniform_(generator=torch.Generator().manual_seed(1))
+                module.bias.data.uniform_(generator=torch.Generator().manual_seed(2))
         for _ in range(2):
             x = whole.clone().requires_grad_()
             wanted = plain(x)

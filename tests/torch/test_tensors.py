@@ -109,7 +109,41 @@ def sparse() -> None:
         hvd.broadcast(tensor, 0)
 
 
-@pytest.mark.parametrize("case", [layouts, in_place_view, mixed_layouts, unusual_dtypes, sparse])
+def _point_elsewhere(tensor: torch.Tensor) -> None:
+    tensor.data = torch.zeros_like(tensor)
+
+
+def _set_elsewhere(tensor: torch.Tensor) -> None:
+    tensor.set_(torch.zeros_like(tensor))
+
+
+def _resize(tensor: torch.Tensor) -> None:
+    with pytest.raises(RuntimeError, match="resiz"):
+        tensor.untyped_storage().resize_(0)
+
+
+def memory_stays_while_under_way() -> None:
+    """What a user does to a tensor that the engine works on does not take the memory away."""
+    import horovod.torch as hvd
+
+    for change in (_point_elsewhere, _set_elsewhere, _resize):
+        for start in (hvd.allreduce_async, hvd.allreduce_async_):
+            tensor = torch.full((1 << 20,), float(hvd.rank() + 1))
+            go = f"{change.__name__}.{start.__name__}"
+            if hvd.rank() > 0:  # the first rank submits, and changes its tensor, before anybody can answer
+                hvd.barrier()
+            handle = start(tensor, name=go, op=hvd.Sum)
+            change(tensor)
+            filler = [torch.full((1 << 20,), -1.0) for _ in range(4)]  # would take the place of freed memory
+            if hvd.rank() == 0:
+                hvd.barrier()
+            assert hvd.synchronize(handle).eq(sum(range(1, hvd.size() + 1))).all(), go
+            assert all(part.eq(-1).all() for part in filler), go
+
+
+@pytest.mark.parametrize(
+    "case", [memory_stays_while_under_way, layouts, in_place_view, mixed_layouts, unusual_dtypes, sparse]
+)
 def test_tensors(case):
     shared_world(2).run(case, timeout=300)
 

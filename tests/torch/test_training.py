@@ -88,6 +88,9 @@ def grad_scaler() -> None:
     """An overflow on one rank makes every rank skip the step and lower the scale."""
     import horovod.torch as hvd
 
+    if not hasattr(torch.amp, "GradScaler"):
+        return  # before torch 2.3 there are scalers for CUDA only
+
     model, reference = net().float(), net().float()
     optimizer, plain = distributed(hvd, model), sgd(reference.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=100)

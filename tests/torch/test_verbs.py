@@ -16,7 +16,8 @@ from tests_support import shared_world
 SIZES = [2, 3, 4]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
-MOVED = FLOATS + INTEGERS + ["bool", "uint16", "uint32", "uint64", "complex64", "complex128"]
+NEWER = [name for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]  # torch 2.3 and later
+MOVED = FLOATS + INTEGERS + NEWER + ["bool", "complex64", "complex128"]
 
 
 def made(dtype: str, rank: int, shape: Any) -> torch.Tensor:

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow: what the in-graph kernel adds to the engine, and what a second rank is worth.
+
+The same work goes through horovod.numpy: in place (the row's measure), and out of place, which makes its
+result as the graph does, since the caller of the graph keeps its tensors.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from benchmarks.bench import MIB, Bench, Rows, repetitions, same
+from benchmarks.rows import OURS, Row
+from benchmarks.turns import Command, Work, take_turns
+from benchmarks.units import size_text
+
+GRADIENTS = [256] * 160  # elements of each
+
+
+def run(bench: Bench) -> Rows:
+    """2 ranks."""
+    large = f"TensorFlow graph, {size_text(64 * MIB)}"
+    step = f"TensorFlow graph, {len(GRADIENTS)} gradients"
+    if importlib.util.find_spec("tensorflow") is None:
+        for name in (large, step):
+            yield Row(name, not_run="TensorFlow is not installed")
+        return
+    contenders = {OURS: "horovod.tensorflow", "numpy": "horovod"}
+    both = {**contenders, "numpy out of place": "horovod out of place"}
+    yield bench.compare(large, 2, same(both, "allreduce", bytes=64 * MIB, **repetitions(64 * MIB)))
+    yield bench.compare(step, 2, same(contenders, "many", shapes=GRADIENTS, reps=10))
+    if not bench.quick:
+        yield _keras(bench)
+
+
+def _keras(bench: Bench) -> Row:
+    """128 images: a step of 64 on each of 2 ranks with a thread each, or two steps in one process."""
+    two, absent = bench.teams.get(("horovod.tensorflow",), 2)
+    one, missing = bench.teams.get(("horovod.tensorflow", "tensorflow, all cores"), 1)
+    labels = {"horovod.tensorflow": "1 process, 1 thread", "tensorflow, all cores": "1 process, all cores"}
+    works: dict[str, Work] = {}
+    for team in two.values():
+        works[OURS] = Command(team, "train", model="keras", reps=5)
+    for name, team in one.items():
+        works[labels[name]] = Command(team, "train", model="keras", reps=5, steps=2)
+    reasons = {labels[name]: why for name, why in missing.items()}
+    for why in absent.values():
+        reasons[OURS] = why
+    return take_turns("Keras, 128 images of a small net", works, bench.patience, reasons)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts: the allreduce between them beside Gloo and the MPIs, and beside iperf3 over the same wire.
+
+The wire is unlimited (then the CPU is the limit). A full run also slows it down to 1 Gbit/s (then the wire
+is). iperf3 sends one way, "iperf3 both ways" in both directions at once, as an allreduce does.
+"""
+
+from __future__ import annotations
+
+from benchmarks.bench import KIB, MIB, Bench, Rows, repetitions
+from benchmarks.iperf import Iperf
+from benchmarks.rows import OURS, Row
+from benchmarks.starting_on_hosts import teams_on
+from benchmarks.turns import Command, Work, take_turns
+from benchmarks.units import ranks_text, size_text
+from benchmarks.wires import Hosts, why_not
+
+CONTENDERS = (OURS, "gloo", "openmpi", "mpich")
+
+
+def run(bench: Bench) -> Rows:
+    """1 and 2 ranks a host."""
+    for rate in ("",) if bench.quick else ("", "1gbit"):
+        wire = " at 1 Gbit/s" if rate else ""
+        sizes = (4, 64 * MIB) if bench.quick or rate else (4, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
+        for per_host in (1, 2):
+            reason = why_not()
+            if reason is not None:
+                for size in sizes:
+                    yield Row(_name(wire, size, per_host), not_run=reason)
+                continue
+            with Hosts(2, rate) as hosts, teams_on(hosts, CONTENDERS, per_host) as (teams, absent):
+                for size in sizes:
+                    works: dict[str, Work] = {
+                        name: Command(team, "allreduce", bytes=size, **repetitions(size))
+                        for name, team in teams.items()
+                    }
+                    if size >= MIB:
+                        seconds = 1 if bench.quick else 2
+                        works["iperf3"] = Iperf(hosts, per_host, size, seconds)
+                        works["iperf3 both ways"] = Iperf(hosts, per_host, size, seconds, both_ways=True)
+                    patience = bench.at_most(4) if rate else bench.patience
+                    row = take_turns(_name(wire, size, per_host), works, patience, absent)
+                    row.at = {"hosts": 2, "ranks": per_host, "bytes": size, "gbit": 1 if rate else 0}
+                    yield row
+
+
+def _name(wire: str, size: int, per_host: int) -> str:
+    return f"two hosts{wire}, {size_text(size)}, {ranks_text(per_host)} a host"

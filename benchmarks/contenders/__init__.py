@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is measured: one line each. Adding a contender is a line here and an adapter in this folder."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Mapping, NamedTuple
+
+TENSORFLOW = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+    "TF_NUM_INTRAOP_THREADS": "1",
+}
+ALL_CORES = {**TENSORFLOW, "TF_NUM_INTRAOP_THREADS": "0", "OMP_NUM_THREADS": str(os.cpu_count())}
+
+
+class Contender(NamedTuple):
+    """An adapter and how its ranks are started."""
+
+    adapter: str  # file:class in this folder
+    start: str  # horovodrun, openmpi or mpich (their mpirun), or ranks: RANK, WORLD_SIZE, MASTER_ADDR, ...
+    env: Mapping[str, str] = {}
+
+
+CONTENDERS: Dict[str, Contender] = {
+    "horovod": Contender("horovod_numpy:InPlace", "horovodrun"),
+    "horovod observed": Contender("horovod_numpy:InPlace", "horovodrun", {"HOROVOD_TIMELINE": "DYNAMIC"}),
+    "horovod integrity": Contender(
+        "horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "integrity"}
+    ),
+    "horovod encrypt": Contender("horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "encrypt"}),
+    "horovod out of place": Contender("horovod_numpy:OutOfPlace", "horovodrun"),
+    "horovod grouped": Contender("horovod_numpy:Grouped", "horovodrun"),
+    "horovod.torch": Contender("horovod_torch:HorovodTorch", "horovodrun"),
+    "horovod.tensorflow": Contender("horovod_tensorflow:Graph", "horovodrun", TENSORFLOW),
+    "tensorflow, all cores": Contender("horovod_tensorflow:Graph", "horovodrun", ALL_CORES),
+    "horovod.jax": Contender("horovod_jax:Jitted", "horovodrun", {"JAX_PLATFORMS": "cpu"}),
+    "jax io_callback": Contender("horovod_jax:Callback", "horovodrun", {"JAX_PLATFORMS": "cpu"}),
+    "gloo": Contender("gloo:Gloo", "ranks"),
+    "gloo buckets": Contender("gloo:Buckets", "ranks"),
+    "ddp": Contender("gloo:DataParallel", "ranks"),
+    "alone": Contender("torch_alone:Alone", "ranks"),
+    "openmpi": Contender("mpi:Mpi", "openmpi"),
+    "mpich": Contender("mpi:Mpi", "mpich"),
+    "memcpy": Contender("memory:Memcpy", "ranks"),
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives as TensorFlow ops: one call, one node, in eager mode, tf.function and TF1 graphs.
+
+Node names are what ranks match by. In a graph an unnamed op is named after its tensor; in eager mode, where
+nodes have no names, the op type or the given name is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod.common.basics import basics
+from horovod.common.calls import Call
+from horovod.common.constants import Average
+from horovod.common.verbs import ALLREDUCE, ALLTOALL, BROADCAST, Result, Verb
+from horovod.tensorflow import _xla
+from horovod.tensorflow._library import ops
+from horovod.tensorflow.util import normalize_name, tensor_name, without_autograph
+
+
+@without_autograph
+def one(call: Call, tensor: Any, ignore_name_scope: bool = False) -> Any:
+    """A collective on a tensor: its output. Alltoall: output and received splits."""
+    tensor = tf.convert_to_tensor(tensor)
+    if _xla.inside():
+        return _compiled(call, [tensor], grouped=False)[0]
+    return getattr(ops, f"horovod_{call.verb.name}")(
+        tensor,
+        ignore_name_scope=ignore_name_scope,
+        **_attributes(call),
+        **name_arguments(op_type(call.verb), [tensor], call.name),
+    )
+
+
+@without_autograph
+def group(call: Call, tensors: Sequence[Any], ignore_name_scope: bool = False) -> List[Any]:
+    """A collective on several tensors as one atomic group; of one dtype, except for broadcast."""
+    if not tensors:
+        return []
+    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    if _xla.inside():
+        return _compiled(call, tensors, grouped=True)
+    return list(
+        getattr(ops, f"horovod_{call.verb.prefix(grouped=True)}")(
+            tensors,
+            ignore_name_scope=ignore_name_scope,
+            **_attributes(call),
+            **name_arguments(op_type(call.verb, grouped=True), tensors, call.name),
+        )
+    )
+
+
+def enqueue_and_wait(
+    call: Call, tensors: Sequence[Any], names: Sequence[Optional[str]], ignore_name_scope: bool = False
+) -> List[Any]:
+    """Allreduces of tensors that are submitted one by one and waited for together, by one thread."""
+    tickets = [
+        ops.horovod_enqueue_allreduce(
+            tensor,
+            ignore_name_scope=ignore_name_scope,
+            **_attributes(call),
+            **name_arguments(op_type(call.verb), [tensor], name),
+        )
+        for tensor, name in zip(tensors, names)
+    ]
+    results = ops.horovod_wait(tickets, T=[t.dtype for t in tensors])
+    for result, tensor in zip(results, tensors):
+        result.set_shape(tensor.shape)
+    return list(results)
+
+
+def op_type(verb: Verb, grouped: bool = False) -> str:
+    """The type of the nodes, e.g. HorovodGroupedAllreduce."""
+    return "Horovod" + verb.prefix(grouped).title().replace("_", "")
+
+
+def _attributes(call: Call) -> Dict[str, Any]:
+    """What a node knows of its call."""
+    attributes: Dict[str, Any] = {"process_set_id": call.process_set}
+    if call.verb.reductions:
+        attributes.update(reduce_op=call.op, prescale_factor=call.prescale, postscale_factor=call.postscale)
+    if call.verb is BROADCAST:
+        attributes["root_rank"] = call.root
+    if call.verb is ALLTOALL:
+        attributes["splits"] = tf.convert_to_tensor(
+            call.splits if call.splits is not None else [], dtype=tf.int32
+        )
+    return attributes
+
+
+def name_arguments(node_type: str, tensors: Sequence[Any], name: Optional[str]) -> Dict[str, Any]:
+    """How the generated wrapper is told the name: as an attribute in eager mode, as the node's in a graph."""
+    if tf.executing_eagerly():
+        return {"tensor_name": name or ""}
+    if name is None and tensors:
+        names = [tensor_name(t) for t in (tensors[:1] if len(tensors) == 1 else [tensors[0], tensors[-1]])]
+        name = "_".join([node_type, *(normalize_name(n) for n in names if n)])
+    return {"name": name}
+
+
+def _compiled(call: Call, tensors: Sequence[Any], grouped: bool) -> List[Any]:
+    """The call inside a function that XLA compiles; the gradient is the same collective's."""
+    if call.verb.result is not Result.SAME:
+        _xla.refuse(call.verb)
+    node_type = op_type(call.verb, grouped)
+    wire = name_arguments(node_type, tensors, call.name)["name"] or node_type
+
+    @tf.custom_gradient  # type: ignore[misc]
+    def forward(*inputs: Any) -> Any:
+        def backward(*gradients: Any) -> List[Any]:
+            if call.verb is ALLREDUCE:
+                return _xla.custom_call(call, gradients, wire + "_grad")
+            average = Call(ALLREDUCE, process_set=call.process_set, op=Average)
+            scale = 1.0 if call.root == basics.rank() else 0.0
+            return [g * tf.cast(scale, g.dtype) for g in _xla.custom_call(average, gradients, wire + "_grad")]
+
+        return _xla.custom_call(call, inputs, wire), backward
+
+    return list(forward(*tensors))

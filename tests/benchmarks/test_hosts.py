@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts made of namespaces, and contenders that start on them."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Dict
+
+import pytest
+
+from benchmarks import wires
+from benchmarks.environments import CannotInstall, mpi_environment
+from benchmarks.iperf import Iperf
+from benchmarks.starting_on_hosts import teams_on
+from benchmarks.team import Team
+from benchmarks.turns import Command, Patience, take_turns
+from benchmarks.wires import Hosts
+
+pytestmark = pytest.mark.skipif(wires.why_not() is not None, reason=str(wires.why_not()))
+
+
+def said(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_hosts_have_names_and_reach_each_other_and_leave_nothing() -> None:
+    with Hosts(2) as hosts:
+        assert [said(hosts.inside(i, ["hostname"])) for i in (0, 1)] == [hosts.name(0), hosts.name(1)]
+        connect = f"import socket; socket.create_connection(('{hosts.addresses[1]}', 9))"
+        ping = hosts.inside(0, ["python3", "-c", connect])
+        refused = subprocess.run(ping, capture_output=True, text=True, check=False)
+        assert "ConnectionRefusedError" in refused.stderr  # somebody is there, and does not listen
+        left = hosts.name(0)
+    assert left not in said(["ip", "netns", "list"]) and not hosts.folder.exists()
+
+
+def test_iperf_both_ways_over_a_slow_wire() -> None:
+    with Hosts(2, "1gbit") as hosts:
+        for both_ways in (False, True):
+            rate = Iperf(hosts, 2, 1 << 20, 1, both_ways).rate()
+            assert 0 < rate < 1.3e8  # a burst aside, the wire is the limit
+
+
+def test_who_does_not_use_the_wire_is_left_out() -> None:
+    with Hosts(2) as hosts, teams_on(hosts, ("memcpy", "horovod"), 1) as (teams, absent):
+        assert set(teams) == {"horovod"}
+        assert "it does not use the wire" in absent["memcpy"]
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_mpi_over_the_wire_and_on_one_host(mpi: str) -> None:
+    try:
+        mpi_environment(mpi)
+    except CannotInstall as error:
+        pytest.skip(str(error))
+    with Hosts(2) as hosts, teams_on(hosts, (mpi,), 1) as (teams, absent):
+        assert not absent
+        works: Dict[str, Command] = {mpi: _allreduce(teams[mpi])}
+        row = take_turns("x", works, Patience(1))
+    assert row.times[mpi].samples == 1 and not row.absent
+
+
+def _allreduce(team: Team) -> Command:
+    return Command(team, "allreduce", bytes=4096, reps=1, inner=2)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls under way: one table for all front ends, and memory that stays until the engine is done with it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+from tests_support import shared_world
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def shared_numbers() -> None:
+    import torch
+
+    import horovod.numpy
+    import horovod.torch
+
+    numbers = [
+        horovod.numpy.allreduce_async(np.ones(2), op=horovod.numpy.Sum, name="of numpy"),
+        horovod.torch.allreduce_async(torch.ones(2), op=horovod.torch.Sum, name="of torch"),
+    ]
+    assert numbers[0] != numbers[1]
+    # Either front end synchronizes what the other has started.
+    total = float(horovod.numpy.size())
+    assert horovod.numpy.synchronize(numbers[1]).tolist() == [total, total]
+    assert horovod.torch.synchronize(numbers[0]).tolist() == [total, total]
+
+
+def test_front_ends_share_one_table():
+    pytest.importorskip("torch")
+    shared_world(2).run(shared_numbers)
+
+
+def interrupted() -> None:
+    import horovod.numpy as hvd
+    from horovod.common import engine
+
+    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name="interrupted")
+    original = engine.wait
+
+    def press_ctrl_c(submission: int) -> None:
+        raise KeyboardInterrupt
+
+    engine.wait = press_ctrl_c
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            hvd.synchronize(handle)
+    finally:
+        engine.wait = original
+    assert hvd.synchronize(handle).tolist() == [hvd.size()] * 3
+    with pytest.raises(ValueError, match=f"Handle {handle} was not created or has been cleared."):
+        hvd.synchronize(handle)
+
+
+def test_an_interrupted_wait_can_be_taken_up_again():
+    shared_world(2).run(interrupted)
+
+
+def kept_while_under_way() -> None:
+    import horovod.numpy as hvd
+    from horovod.common import engine
+
+    class Memory:
+        pass
+
+    if hvd.rank() == 0:
+        memory = Memory()
+        seen = weakref.ref(memory)
+        array = np.ones(10, np.float32)
+        address = array.ctypes.data
+        request = engine.request(0, "allreduce.kept", 7, (10,), address, address, op=hvd.Sum)
+        engine.abandon(engine.submit([request]), (memory, array))
+        del memory
+        gc.collect()
+        assert seen() is not None  # rank 1 has not even begun
+        hvd.barrier()
+        hvd.barrier()
+        hvd.allreduce(1.0, name="sweeps", op=hvd.Sum)
+        hvd.synchronize(hvd.allreduce_async(1.0, name="sweeps too", op=hvd.Sum))
+        gc.collect()
+        assert seen() is None
+    else:
+        hvd.barrier()
+        hvd.allreduce(np.ones(10, np.float32), op=hvd.Sum, name="kept")
+        hvd.barrier()
+        hvd.allreduce(1.0, name="sweeps", op=hvd.Sum)
+        hvd.synchronize(hvd.allreduce_async(1.0, name="sweeps too", op=hvd.Sum))
+
+
+def test_abandoned_memory_stays_until_the_engine_is_done():
+    shared_world(2).run(kept_while_under_way)
+
+
+SUBMITS_IN_A_SIGNAL_HANDLER = """
+import signal
+import numpy as np
+import horovod.numpy as hvd
+from horovod.common import _native, engine
+
+hvd.init()
+results = []
+interrupted = []
+
+
+def handler(signum, frame):
+    results.append(hvd.synchronize(hvd.allreduce_async(np.ones(2), name="in the handler")).tolist())
+
+
+signal.signal(signal.SIGUSR1, handler)
+array = np.ones(1, np.float32)
+request = engine.request(0, "allreduce.abandoned", 7, (1,), array.ctypes.data, array.ctypes.data)
+handle = engine.submit([request])
+engine.wait(handle)
+engine._abandoned[handle] = (array,)
+library = _native.lib()
+
+
+class Interrupting:
+    '''The engine's library; a signal arrives while somebody looks at what was abandoned.'''
+
+    def __getattr__(self, name):
+        return getattr(library, name)
+
+    def hvd_poll(self, handle):
+        if not interrupted:
+            interrupted.append(handle)
+            signal.raise_signal(signal.SIGUSR1)
+        return library.hvd_poll(handle)
+
+
+engine._native.lib = lambda: Interrupting()
+print(hvd.synchronize(hvd.allreduce_async(np.ones(3), name="interrupted")).tolist(), results)
+"""
+
+
+def test_a_signal_handler_may_submit_while_abandoned_calls_are_swept():
+    done = subprocess.run(
+        [sys.executable, "-c", SUBMITS_IN_A_SIGNAL_HANDLER],
+        env={**os.environ, "PYTHONPATH": ROOT}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split("\n")[0] == "[1.0, 1.0, 1.0] [[1.0, 1.0]]", done.stderr
