@@ -15,6 +15,7 @@ between GPUs. Contenders take turns in the same processes; the table has medians
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import socket
@@ -134,8 +135,8 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
             rows[f"{kind} {label(size)}"] = turns_of(
                 rounds,
                 {
-                    "horovod": lambda t=times, e=each, c=reduce: timed(c, t, e),
-                    "torch": lambda t=times, e=each, c=reduce_torch: timed(c, t, e),
+                    "horovod": functools.partial(timed, reduce, times, each),
+                    "torch": functools.partial(timed, reduce_torch, times, each),
                 },
             )
     x = torch.randn(256, 2048, device="cuda")
@@ -156,7 +157,9 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
 
     for step in steps.values():
         timed(step, 2, False)
-    rows["step"] = turns_of(rounds, {name: lambda s=step: measure_step(s) for name, step in steps.items()})
+    rows["step"] = turns_of(
+        rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
+    )
     rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
     from horovod.common import gpu_report
 
