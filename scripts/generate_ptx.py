@@ -7,8 +7,8 @@
                                        or with another release of it, says so and passes
 
 The text is declared as PTX 6.3 for sm_70, which every driver since CUDA 10 compiles for every GPU since
-Volta. nvcc itself writes the newest version of PTX it knows and no target below sm_75: the two lines at the top and
-hints of newer versions are rewritten, and ptxas confirms that nothing else is newer.
+Volta. nvcc itself writes the newest version of PTX it knows and no target below sm_75: the two lines at the
+top and hints of newer versions are rewritten, and ptxas confirms that nothing else is newer.
 """
 
 from __future__ import annotations
