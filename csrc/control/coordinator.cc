@@ -82,7 +82,8 @@ bool Coordinator::fusible(const Ready& a, const Ready& b) const {
   if (x.kind != HVD_ALLREDUCE && x.kind != HVD_ALLGATHER && x.kind != HVD_REDUCESCATTER) return false;
   if (settings_.disable_group_fusion && a.group != b.group) return false;
   return x.kind == y.kind && x.process_set == y.process_set && x.dtype == y.dtype && x.reduce_op == y.reduce_op &&
-         x.prescale == y.prescale && x.postscale == y.postscale && x.device == y.device && x.wire == y.wire && a.devices == b.devices;
+         x.prescale == y.prescale && x.postscale == y.postscale && x.device == y.device && x.wire == y.wire &&
+         a.devices == b.devices;
 }
 
 uint32_t Coordinator::remember(const Variant& variant, Plan* plan) {

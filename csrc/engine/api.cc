@@ -282,8 +282,8 @@ int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_
     given(status, "the place for the status");
     auto e = running();
     int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
-    hvd::Status outcome = requests[0].device >= 0 ? e->wait_stream(handle, requests[0].stream, timeout_s)
-                                                  : e->wait(handle, timeout_s);
+    hvd::Status outcome =
+        requests[0].device >= 0 ? e->wait_stream(handle, requests[0].stream, timeout_s) : e->wait(handle, timeout_s);
     *status = outcome.code;
     if (!outcome.ok()) last_error = outcome.text;
     return handle;
@@ -365,9 +365,7 @@ int32_t hvd_timeline_stop(void) {
 }
 
 int64_t hvd_metrics(char* buffer, int64_t cap) {
-  return guarded<int64_t>([&] {
-    return copy_text(running()->metrics(), buffer, cap);
-  });
+  return guarded<int64_t>([&] { return copy_text(running()->metrics(), buffer, cap); });
 }
 
 int64_t hvd_device_report(char* buffer, int64_t cap) {

@@ -8,8 +8,8 @@
 
 #include "engine/requests.h"
 #include "host/mailbox_channel.h"
-#include "paths/cuda/cuda_path.h"
 #include "net/socket_channel.h"
+#include "paths/cuda/cuda_path.h"
 #include "util/bytes.h"
 #include "util/clock.h"
 #include "util/cores.h"
@@ -34,8 +34,8 @@ std::vector<UniqueFd> own_doorbell(std::vector<UniqueFd> given, int local_size) 
   return given;
 }
 
-HostPath& add_paths(Paths& paths, const std::vector<PathMaker>& more, const Topology& topology, const Settings& settings,
-                    std::unique_ptr<HostPath> host) {
+HostPath& add_paths(Paths& paths, const std::vector<PathMaker>& more, const Topology& topology,
+                    const Settings& settings, std::unique_ptr<HostPath> host) {
   HostPath& path = *host;
   for (const PathMaker& make : more) paths.add(make(path));
   paths.add(std::make_unique<cuda::CudaPath>(topology, path, settings));
@@ -327,7 +327,8 @@ void Engine::copy_output(int64_t handle, int32_t index, void* to, void* stream) 
   if (!submission->done) throw Refused(HVD_INVALID, "not done yet");
   Status status = device_status(*submission);
   if (!status.ok()) throw Refused(status.code, status.text);
-  if (!entry.on_device) throw Refused(HVD_INVALID, entry.description.name + " has no output of the engine's on a device");
+  if (!entry.on_device)
+    throw Refused(HVD_INVALID, entry.description.name + " has no output of the engine's on a device");
   paths_.choose(entry.device, *submission->layout)->copy_output(entry, to, stream);
 }
 

@@ -33,12 +33,12 @@ struct Tensor {
   Share share;
 
   // This rank's own.
-  std::vector<int64_t> shape;   // of the input, with its own first dimension
-  size_t bytes = 0;             // of the input
-  const char* input = nullptr;  // memory of `device`
-  char* output = nullptr;       // null: see place_output
-  int32_t device = -1;          // -1: host memory
-  void* ready_event = nullptr;  // device memory: the input is there once this event has happened,
+  std::vector<int64_t> shape;          // of the input, with its own first dimension
+  size_t bytes = 0;                    // of the input
+  const char* input = nullptr;         // memory of `device`
+  char* output = nullptr;              // null: see place_output
+  int32_t device = -1;                 // -1: host memory
+  void* ready_event = nullptr;         // device memory: the input is there once this event has happened,
   std::shared_ptr<DevicePoint> ready;  // or this, where the path recorded it
   void* stream = nullptr;              // the caller's
   hvd_alloc_fn alloc = nullptr;

@@ -215,8 +215,8 @@ Error* submit(CallFrame* frame) {
 
   /* From here on the future reports everything: XLA waits for it as soon as it has seen it. */
   Call* pending = call.release();
-  const int64_t handle = hvd_submit(requests->items.data(), requests->size(), HVD_AUTO_RELEASE, requests->alloc(), on_done,
-                                    pending);
+  const int64_t handle =
+      hvd_submit(requests->items.data(), requests->size(), HVD_AUTO_RELEASE, requests->alloc(), on_done, pending);
   if (handle < 0) {
     const std::string text = hvd_last_error();
     finish(pending, static_cast<int32_t>(handle), text);

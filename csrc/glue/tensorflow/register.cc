@@ -58,7 +58,8 @@ void define(const char* op, Lines attributes, Lines inputs, Lines outputs, Shape
   for (const char* line : inputs) tf.TF_OpDefinitionBuilderAddInput(builder, line);
   for (const char* line : outputs) tf.TF_OpDefinitionBuilderAddOutput(builder, line);
   for (const Lines& lines : {inputs, outputs})  // "tensor: T" -> "tensor"
-    for (const std::string& line : std::vector<std::string>(lines.begin(), lines.end())) arguments()[op].push_back(line.substr(0, line.find(':')));
+    for (const std::string& line : std::vector<std::string>(lines.begin(), lines.end()))
+      arguments()[op].push_back(line.substr(0, line.find(':')));
   tf.TF_OpDefinitionBuilderSetIsStateful(builder, true);
   tf.TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes);
   Status status;
@@ -75,9 +76,8 @@ void collective(const char* op, CreateFn create) {
 void query(const char* op, CreateFn create, bool takes_set) {
   if (takes_set) define(op, {"process_set_id: int = 0"}, {}, {"value: int32"}, scalar_output);
   else define(op, {}, {}, {"value: int32"}, scalar_output);
-  kernels(op, [&](const char* device) {
-    return tf.TF_NewKernelBuilder(op, device, create, compute_query, delete_query);
-  });
+  kernels(op,
+          [&](const char* device) { return tf.TF_NewKernelBuilder(op, device, create, compute_query, delete_query); });
 }
 
 #define NUMBERS "uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float32, float64"

@@ -207,12 +207,12 @@ HVD_API int32_t hvd_wait(int64_t handle, double timeout_s);
 
 /* Device memory. A submission is carried out by the device itself, in order with the caller's stream: it begins after
  * ready_event (or what was on `stream` at hvd_submit), and hvd_wait_stream puts it before whatever the stream is given
- * from then on. The caller waits until the work is enqueued, not for the device. hvd_poll and hvd_wait are for the host:
- * they look at the device. The done callback comes when the work is enqueued. The memory must stay valid until the device
- * is done. Timeouts and results as in hvd_wait. */
+ * from then on. The caller waits until the work is enqueued, not for the device. hvd_poll and hvd_wait are for the
+ * host: they look at the device. The done callback comes when the work is enqueued. The memory must stay valid until
+ * the device is done. Timeouts and results as in hvd_wait. */
 HVD_API int32_t hvd_wait_stream(int64_t handle, void* stream, double timeout_s);
-/* Copies output `index`, where it is the engine's own device memory, to `to` in the order of the stream (which must wait
- * for the handle already), after which the engine uses its memory again. */
+/* Copies output `index`, where it is the engine's own device memory, to `to` in the order of the stream (which must
+ * wait for the handle already), after which the engine uses its memory again. */
 HVD_API int32_t hvd_copy_output(int64_t handle, int32_t index, void* to, void* stream);
 
 typedef struct hvd_output {
@@ -240,8 +240,8 @@ HVD_API int32_t hvd_timeline_start(const char* path, int32_t mark_cycles);
 HVD_API int32_t hvd_timeline_stop(void);
 /* Counters as a JSON object, e.g. {"batches": 12, "tensors": 161, ...}. Returns the length needed. */
 HVD_API int64_t hvd_metrics(char* buffer, int64_t cap);
-/* What was found for GPUs and which way their tensors go, as a JSON object; "{}" before the first GPU tensor. Returns the
- * length needed. */
+/* What was found for GPUs and which way their tensors go, as a JSON object; "{}" before the first GPU tensor. Returns
+ * the length needed. */
 HVD_API int64_t hvd_device_report(char* buffer, int64_t cap);
 /* Called (on a helper thread) when the stall watch asks this rank where it is; writes a short text such as
  * "train.py:41 in step". NULL to clear. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adasum on GPUs, from a Group's primitives, with the host never looking at a number.
 //
-// As on the host: the gradients are transposed once, so that each rank holds its share of everybody's; every level of the
-// tree is arithmetic on the device plus one small allreduce of dot products; the shares are gathered at the end.
+// As on the host: the gradients are transposed once, so that each rank holds its share of everybody's; every level of
+// the tree is arithmetic on the device plus one small allreduce of dot products; the shares are gathered at the end.
 #include <algorithm>
 
 #include "horovod/core.h"
@@ -104,8 +104,7 @@ void Verbs::adasum(const PlannedBatch& batch) {
       for (const Part& part : parts)
         pairs.push_back({vector(pair.right) + part.offset * item, vector(pair.left) + part.offset * item, part.count});
     std::vector<Pairwise> launches = plan_pairs(tools_.stop.words(), pairs, sums);
-    for (const Pairwise& launch : launches)
-      tools_.modules.launch(dots, static_cast<size_t>(launch.n), launch, stream_);
+    for (const Pairwise& launch : launches) tools_.modules.launch(dots, static_cast<size_t>(launch.n), launch, stream_);
     group_.all_reduce(add, sums, sums, 3 * round_up(pairs.size(), kMostSegments), stream_);
     for (const Pairwise& launch : launches)
       tools_.modules.launch(combine, launch.first_block[launch.n], launch, stream_);

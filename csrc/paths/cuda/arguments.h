@@ -6,9 +6,9 @@
 
 namespace hvd::cuda {
 
-constexpr int kMostPeers = 16;      // ranks of one host in a direct group; a DGX-2 has 16 GPUs
-constexpr int kMostBlocks = 160;    // that have memory to show
-constexpr int kMostSegments = 120;  // of one launch of `convert`: the arguments must stay below 4 KiB
+constexpr int kMostPeers = 16;       // ranks of one host in a direct group; a DGX-2 has 16 GPUs
+constexpr int kMostBlocks = 160;     // that have memory to show
+constexpr int kMostSegments = 120;   // of one launch of `convert`: the arguments must stay below 4 KiB
 constexpr int kConvertItems = 8192;  // elements a block of `convert` does
 constexpr int kThreads = 512;
 
@@ -29,8 +29,8 @@ constexpr size_t kTilePlaces = 3;
 constexpr size_t kRegionBytes = kTilePlaces * (kTileBytes + kTileBytes / 2);  // a share is at most half of a tile
 constexpr size_t kPeerBytes = kRegionsOffset + kMostBlocks * kRegionBytes;
 
-// Not zero: the job has ended, and what was promised the memory of a tensor must not be touched any more. Two words, one
-// in the GPU's memory, which is cheap to look at, and one in the host's, which can always be written.
+// Not zero: the job has ended, and what was promised the memory of a tensor must not be touched any more. Two words,
+// one in the GPU's memory, which is cheap to look at, and one in the host's, which can always be written.
 struct Aborted {
   const uint32_t* here;
   const uint32_t* on_host;

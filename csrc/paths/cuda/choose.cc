@@ -30,7 +30,8 @@ std::string of_rank(const Candidate& member, const std::string& why) {
 // Empty: possible.
 std::string no_direct(const std::vector<Candidate>& members) {
   if (members.size() > kMostPeers)
-    return std::to_string(members.size()) + " ranks are more than the " + std::to_string(kMostPeers) + " it is made for";
+    return std::to_string(members.size()) + " ranks are more than the " + std::to_string(kMostPeers) +
+           " it is made for";
   for (const Candidate& m : members)
     if (m.host != members[0].host) return "the ranks are on several hosts";
   for (const Candidate& m : members)
@@ -122,8 +123,8 @@ Choice choose(const std::vector<Candidate>& members, size_t direct_up_to) {
       if (shared && no_library.empty()) no_library = "it refuses ranks that share a GPU";
       if (c.direct && c.nccl) {
         c.direct_up_to = direct_up_to;
-        c.reason = "direct up to " + std::to_string(direct_up_to) + " bytes, NCCL " + version_text(members[0].nccl) +
-                   " above";
+        c.reason =
+            "direct up to " + std::to_string(direct_up_to) + " bytes, NCCL " + version_text(members[0].nccl) + " above";
       } else if (c.direct) {
         c.reason = "direct" + how + "; no NCCL: " + no_library;
       } else if (c.nccl) {

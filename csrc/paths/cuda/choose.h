@@ -23,21 +23,21 @@ struct Candidate {
   int32_t host = 0;
   Wanted wanted = Wanted::kAuto;
   Uuid gpu{};
-  bool mps = false;        // its GPU runs several processes at a time
-  int32_t capacity = 0;    // blocks of the direct kernels its GPU can run at a time
-  int32_t nccl = 0;        // version, e.g. 22809; 0: none
-  std::string no_nccl;     // why not
-  std::string no_direct;   // empty: it can show memory and map that of the others
+  bool mps = false;       // its GPU runs several processes at a time
+  int32_t capacity = 0;   // blocks of the direct kernels its GPU can run at a time
+  int32_t nccl = 0;       // version, e.g. 22809; 0: none
+  std::string no_nccl;    // why not
+  std::string no_direct;  // empty: it can show memory and map that of the others
 };
 
 struct Choice {
   bool direct = false;
-  bool spins = false;         // how they meet, see direct.h
-  int blocks = 0;             // of a launch that spins
+  bool spins = false;  // how they meet, see direct.h
+  int blocks = 0;      // of a launch that spins
   bool nccl = false;
-  size_t direct_up_to = 0;    // where both are there: bytes of a batch that go the direct way
-  std::string error;          // what was asked for cannot be had
-  std::string reason;         // for the log
+  size_t direct_up_to = 0;  // where both are there: bytes of a batch that go the direct way
+  std::string error;        // what was asked for cannot be had
+  std::string reason;       // for the log
 
   bool through_host() const { return !direct && !nccl; }
   // Whether a batch of so many bytes goes the direct way; where not, over NCCL or the host.

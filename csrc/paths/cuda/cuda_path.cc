@@ -54,9 +54,10 @@ void CudaPath::prepare(const hvd_request& request, Tensor& tensor, const Tensor*
     }
     std::shared_ptr<Device> device = Device::get(tensor.device);
     if (device->capturing(stream))
-      throw Refused(HVD_INVALID, tensor.description.name +
-                                     " was submitted while its stream is captured into a CUDA graph; collectives cannot "
-                                     "be part of a graph. Capture what lies between them.");
+      throw Refused(HVD_INVALID,
+                    tensor.description.name +
+                        " was submitted while its stream is captured into a CUDA graph; collectives cannot "
+                        "be part of a graph. Capture what lies between them.");
     tensor.ready = device->record(stream);
   } catch (const CudaError& e) {
     throw Refused(HVD_UNKNOWN, tensor.description.name + ": " + e.what());
@@ -153,8 +154,8 @@ std::string CudaPath::report() {
   std::string why;
   std::lock_guard<std::mutex> lock(mutex_);
   if (const Nccl* nccl = loaded_nccl())
-    out << ", \"nccl\": \"" << nccl->version_text() << "\", \"nccl_path\": \"" << nccl->path << "\", \"nccl_origin\": \""
-        << nccl->origin << "\"";
+    out << ", \"nccl\": \"" << nccl->version_text() << "\", \"nccl_path\": \"" << nccl->path
+        << "\", \"nccl_origin\": \"" << nccl->origin << "\"";
   out << ", \"sets\": [";
   bool first = true;
   for (auto& [id, teams] : teams_)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data path of GPU memory. A batch has ended when it is on a stream; its tensors carry the point of that stream when
-// their results are there, and nobody waits for the device.
+// The data path of GPU memory. A batch has ended when it is on a stream; its tensors carry the point of that stream
+// when their results are there, and nobody waits for the device.
 //
 // Driving thread only, but for prepare(), abort(), copy_output() and report(). mutex_ guards teams_ and tools_ against
 // those.
@@ -44,9 +44,9 @@ class CudaPath : public DataPath {
   HostPath& host_;
   const Settings settings_;
   std::mutex mutex_;
-  std::map<int, std::shared_ptr<Tools>> tools_;                   // by device
+  std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
-  std::atomic<int> used_device_{-1};                              // where a rank that has joined makes its zeros
+  std::atomic<int> used_device_{-1};                             // where a rank that has joined makes its zeros
   std::atomic<bool> aborted_{false};
 };
 

@@ -126,8 +126,8 @@ void Direct::all_reduce(const Reduce& how, const void* in, void* out, size_t cou
     work.after = how.after;
     work.which = which_ ^= 1;
     std::string element = element_name(how.dtype);
-    run(tools_.modules.find(element, "reduce_small_" + element), small_blocks(count * item, blocks_), work, {kPack, kCombine},
-        1, stream);
+    run(tools_.modules.find(element, "reduce_small_" + element), small_blocks(count * item, blocks_), work,
+        {kPack, kCombine}, 1, stream);
     return;
   }
   std::vector<size_t> begins;

@@ -9,7 +9,8 @@
 //
 // How they meet:
 //   spinning   blocks wait for flags inside of one kernel. Every block of every rank must be able to run at a time, so
-//              their number is limited, and ranks that share a GPU need MPS: without it only one of them runs at a time.
+//              their number is limited, and ranks that share a GPU need MPS: without it only one of them runs at a
+//              time.
 //   by stream  a kernel for each step; in between the streams write and await words in each other's memory, which
 //              takes no multiprocessor. Any ranks can do that.
 // Either way a rank awaits only its own memory, where abort() can let it go.

@@ -59,23 +59,23 @@ constexpr int kNcclOldest = 21400;
 constexpr int kNcclWithSplit = 21800;
 
 // X(member, symbol, arguments): every call returns an NcclResult.
-#define HVD_NCCL_CALLS(X)                                                                                     \
-  X(get_version, ncclGetVersion, (int*))                                                                      \
-  X(get_unique_id, ncclGetUniqueId, (NcclId*))                                                                \
-  X(init_rank, ncclCommInitRankConfig, (NcclComm*, int, NcclId, int, NcclConfig*))                            \
-  X(finalize, ncclCommFinalize, (NcclComm))                                                                   \
-  X(destroy, ncclCommDestroy, (NcclComm))                                                                     \
-  X(abort, ncclCommAbort, (NcclComm))                                                                         \
-  X(async_error, ncclCommGetAsyncError, (NcclComm, NcclResult*))                                              \
-  X(group_start, ncclGroupStart, ())                                                                          \
-  X(group_end, ncclGroupEnd, ())                                                                              \
-  X(scaled_sum, ncclRedOpCreatePreMulSum, (int*, void*, int, int, NcclComm))                                  \
-  X(all_reduce, ncclAllReduce, (const void*, void*, size_t, int, int, NcclComm, Stream))                      \
-  X(reduce, ncclReduce, (const void*, void*, size_t, int, int, int, NcclComm, Stream))                        \
-  X(reduce_scatter, ncclReduceScatter, (const void*, void*, size_t, int, int, NcclComm, Stream))              \
-  X(all_gather, ncclAllGather, (const void*, void*, size_t, int, NcclComm, Stream))                           \
-  X(broadcast, ncclBroadcast, (const void*, void*, size_t, int, int, NcclComm, Stream))                       \
-  X(send, ncclSend, (const void*, size_t, int, int, NcclComm, Stream))                                        \
+#define HVD_NCCL_CALLS(X)                                                                        \
+  X(get_version, ncclGetVersion, (int*))                                                         \
+  X(get_unique_id, ncclGetUniqueId, (NcclId*))                                                   \
+  X(init_rank, ncclCommInitRankConfig, (NcclComm*, int, NcclId, int, NcclConfig*))               \
+  X(finalize, ncclCommFinalize, (NcclComm))                                                      \
+  X(destroy, ncclCommDestroy, (NcclComm))                                                        \
+  X(abort, ncclCommAbort, (NcclComm))                                                            \
+  X(async_error, ncclCommGetAsyncError, (NcclComm, NcclResult*))                                 \
+  X(group_start, ncclGroupStart, ())                                                             \
+  X(group_end, ncclGroupEnd, ())                                                                 \
+  X(scaled_sum, ncclRedOpCreatePreMulSum, (int*, void*, int, int, NcclComm))                     \
+  X(all_reduce, ncclAllReduce, (const void*, void*, size_t, int, int, NcclComm, Stream))         \
+  X(reduce, ncclReduce, (const void*, void*, size_t, int, int, int, NcclComm, Stream))           \
+  X(reduce_scatter, ncclReduceScatter, (const void*, void*, size_t, int, int, NcclComm, Stream)) \
+  X(all_gather, ncclAllGather, (const void*, void*, size_t, int, NcclComm, Stream))              \
+  X(broadcast, ncclBroadcast, (const void*, void*, size_t, int, int, NcclComm, Stream))          \
+  X(send, ncclSend, (const void*, size_t, int, int, NcclComm, Stream))                           \
   X(receive, ncclRecv, (void*, size_t, int, int, NcclComm, Stream))
 
 }  // namespace hvd::cuda

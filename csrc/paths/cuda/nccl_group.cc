@@ -16,7 +16,8 @@ namespace hvd::cuda {
 namespace {
 
 constexpr double kFinalizeSeconds = 3.0;
-constexpr std::chrono::seconds kPatience(1);  // with a call that does not come back, before it is aborted under its feet
+constexpr std::chrono::seconds kPatience(
+    1);  // with a call that does not come back, before it is aborted under its feet
 
 int nccl_op(int dtype, int op) {
   if (dtype == HVD_BOOL) return op == HVD_SUM || op == HVD_MAX ? kNcclMax : kNcclMin;
@@ -227,8 +228,9 @@ std::pair<int, bool> NcclGroup::operator_for(const Reduce& how) {
   char scalar[8];
   if (how.op != HVD_SUM || !as_scalar(how.dtype, factor, scalar)) return {op, true};
   auto [place, added] = scaled_sums_.try_emplace({how.dtype, factor}, 0);
-  if (added) check(nccl_.scaled_sum(&place->second, scalar, nccl_type(how.dtype), kNcclScalarOnHost, comm_),
-                   "ncclRedOpCreatePreMulSum");
+  if (added)
+    check(nccl_.scaled_sum(&place->second, scalar, nccl_type(how.dtype), kNcclScalarOnHost, comm_),
+          "ncclRedOpCreatePreMulSum");
   return {place->second, false};
 }
 
@@ -283,8 +285,7 @@ void NcclGroup::all_gather(const void* in, char* out, const std::vector<size_t>&
 
 void NcclGroup::broadcast(const void* in, void* out, size_t bytes, int root, Stream stream) {
   if (!bytes) return;
-  grouped("ncclBroadcast",
-          [&](auto note) { note(nccl_.broadcast(in, out, bytes, kNcclInt8, root, comm_, stream)); });
+  grouped("ncclBroadcast", [&](auto note) { note(nccl_.broadcast(in, out, bytes, kNcclInt8, root, comm_, stream)); });
 }
 
 void NcclGroup::all_to_all(const char* in, char* out, const std::vector<size_t>& bytes, Stream stream) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One NCCL communicator: a set's members with one GPU each.
 //
-// It is made non-blocking: the members wait for each other in calls that come back at once and are asked about, so that a
-// rank that died ends the wait. But then every collective would start a thread inside of NCCL, which takes 0.1 ms: where
-// NCCL can, a blocking communicator is split off for them. Driving thread only, but for abort().
+// It is made non-blocking: the members wait for each other in calls that come back at once and are asked about, so that
+// a rank that died ends the wait. But then every collective would start a thread inside of NCCL, which takes 0.1 ms:
+// where NCCL can, a blocking communicator is split off for them. Driving thread only, but for abort().
 #pragma once
 
 #include <atomic>

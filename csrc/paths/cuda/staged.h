@@ -46,15 +46,17 @@ class Staged : public Group {
   std::shared_ptr<Device> device_;
   HostPath& host_;
   const PlannedBatch* batch_ = nullptr;
-  Stream down_, up_;                                // copies to the host and back
+  Stream down_, up_;  // copies to the host and back
   std::array<std::unique_ptr<Pinned>, kChunks> chunks_;
-  std::array<EventPtr, kChunks> free_;              // when the chunk's last bytes have gone up
-  std::unique_ptr<Pinned> whole_;                   // of collectives that are not cut
+  std::array<EventPtr, kChunks> free_;  // when the chunk's last bytes have gone up
+  std::unique_ptr<Pinned> whole_;       // of collectives that are not cut
   EventPtr whole_free_;
 };
 
 // How many bytes of `total` a chunk has: a multiple of 64, so that elements are not cut. Pure.
 constexpr size_t kChunkBytes = 4 << 20;
-inline size_t chunk_at(size_t offset, size_t total) { return total - offset < kChunkBytes ? total - offset : kChunkBytes; }
+inline size_t chunk_at(size_t offset, size_t total) {
+  return total - offset < kChunkBytes ? total - offset : kChunkBytes;
+}
 
 }  // namespace hvd::cuda

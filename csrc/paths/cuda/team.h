@@ -60,7 +60,7 @@ class Team {
   std::unique_ptr<Group> alone_;
   std::unique_ptr<Staged> staged_;
   std::unique_ptr<Direct> direct_;
-  std::vector<std::unique_ptr<NcclGroup>> nccl_;  // by lane
+  std::vector<std::unique_ptr<NcclGroup>> nccl_;    // by lane
   std::vector<std::unique_ptr<Workspace>> spaces_;  // by lane
   uint64_t nccl_batches_ = 0;
   uint64_t direct_batches_ = 0;

@@ -93,7 +93,8 @@ char* Verbs::place_output(Tensor& tensor, std::vector<int64_t> shape) {
   for (int64_t n : tensor.output_shape) bytes *= static_cast<size_t>(n);
   if (tensor.alloc) {
     const auto ndim = static_cast<int32_t>(tensor.output_shape.size());
-    tensor.output = static_cast<char*>(tensor.alloc(tensor.alloc_context, tensor.index, tensor.output_shape.data(), ndim));
+    tensor.output =
+        static_cast<char*>(tensor.alloc(tensor.alloc_context, tensor.index, tensor.output_shape.data(), ndim));
     if (tensor.output || !bytes) return tensor.output;
     // The other ranks count on this one: take part with memory of our own, and fail afterwards.
     tensor.problem = {HVD_UNKNOWN, "no memory for the output of " + tensor.description.name + " (" +
@@ -221,7 +222,8 @@ void Verbs::reducescatter(const PlannedBatch& batch) {
     for (const Cut& cut : cuts) {
       Rows rows = rows_of(cut.rows, i, n);
       size_t count = rows.count * cut.row;
-      in.push_back({cut.tensor->input + rows.first * cut.row * item_size(travel.dtype), buffer + at * travel.item, count});
+      in.push_back(
+          {cut.tensor->input + rows.first * cut.row * item_size(travel.dtype), buffer + at * travel.item, count});
       if (i == me) out.push_back({result + (at - begins[i]) * travel.item, cut.tensor->output, count});
       at += round_up(count, vector);
     }

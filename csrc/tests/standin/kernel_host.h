@@ -57,9 +57,9 @@ inline void pause(uint32_t turn) {
 #define HVD_TEXT(name) HVD_TEXT_OF(name)
 #define HVD_JOIN2(a, b) a##b
 #define HVD_JOIN(a, b) HVD_JOIN2(a, b)
-#define HVD_KERNEL(name, Arguments)                                                                            \
-  static void HVD_JOIN(body_of_, name)(const Arguments& args);                                                 \
-  static const ::hvd::standin::Register HVD_JOIN(register_, name)(                                             \
-      HVD_TEXT(name), sizeof(Arguments),                                                                       \
-      [](const void* raw) { HVD_JOIN(body_of_, name)(*static_cast<const Arguments*>(raw)); });                 \
+#define HVD_KERNEL(name, Arguments)                                                            \
+  static void HVD_JOIN(body_of_, name)(const Arguments& args);                                 \
+  static const ::hvd::standin::Register HVD_JOIN(register_, name)(                             \
+      HVD_TEXT(name), sizeof(Arguments),                                                       \
+      [](const void* raw) { HVD_JOIN(body_of_, name)(*static_cast<const Arguments*>(raw)); }); \
   static void HVD_JOIN(body_of_, name)([[maybe_unused]] const Arguments& args)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for NCCL: the same symbols, with ranks in one process or in several, that meet in a file in memory which
-// the maker of the id holds. Work runs on the streams of the stand-in for the driver. It is as strict as NCCL is silent:
-// ranks that call different collectives end the program.
+// the maker of the id holds. Work runs on the streams of the stand-in for the driver. It is as strict as NCCL is
+// silent: ranks that call different collectives end the program.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -51,7 +51,7 @@ struct What {  // a collective, for the check that all do the same
 
 struct Shared {
   std::atomic<int32_t> arrived;
-  std::atomic<uint32_t> gone_in;   // barrier
+  std::atomic<uint32_t> gone_in;  // barrier
   std::atomic<uint32_t> turn;
   What what[kMostRanks];
   struct Place {
@@ -171,11 +171,11 @@ void add(T* sum, const T* x, size_t count, int op, double factor, bool first) {
     Wide a = widen(sum[i]);
     Wide b = widen(x[i]);
     if (op >= 5) b = static_cast<Wide>(b * static_cast<Wide>(factor));
-    Wide r = first             ? b
-             : op == kNcclMax  ? std::max(a, b)
-             : op == kNcclMin  ? std::min(a, b)
+    Wide r = first                ? b
+             : op == kNcclMax     ? std::max(a, b)
+             : op == kNcclMin     ? std::min(a, b)
              : op == kNcclProduct ? wrapped_product(a, b)
-                               : wrapped_sum(a, b);
+                                  : wrapped_sum(a, b);
     narrow(r, &sum[i]);
   }
 }
@@ -257,7 +257,8 @@ void collective(ncclComm& comm, const Op& op) {
             size_t first = std::max(at, mine);
             size_t last = std::min(at + bytes, mine + op.bytes);
             if (first < last)
-              add_bytes(sums.data() + (first - mine), from + (first - at), last - first, op.type, op.op, factor, r == 0);
+              add_bytes(sums.data() + (first - mine), from + (first - at), last - first, op.type, op.op, factor,
+                        r == 0);
           },
           [&](int) { return all; });
       std::memcpy(op.out, sums.data(), op.bytes);
@@ -550,8 +551,9 @@ NcclResult ncclReduce(const void* in, void* out, size_t count, int type, int op,
              {kReduce, static_cast<const char*>(in), static_cast<char*>(out), count * size_of(type), type, op, root});
 }
 NcclResult ncclReduceScatter(const void* in, void* out, size_t count, int type, int op, NcclComm comm, Stream stream) {
-  return put(comm, stream,
-             {kReduceScatter, static_cast<const char*>(in), static_cast<char*>(out), count * size_of(type), type, op, 0});
+  return put(
+      comm, stream,
+      {kReduceScatter, static_cast<const char*>(in), static_cast<char*>(out), count * size_of(type), type, op, 0});
 }
 NcclResult ncclAllGather(const void* in, void* out, size_t count, int type, NcclComm comm, Stream stream) {
   return put(comm, stream,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events of the stand-in for the driver. Each stream has a thread, which begins what it is given a little
-// late, and knows of other streams only what events tell it: work that is not ordered by an event does run out of order,
-// and a thread sanitizer sees it.
+// late, and knows of other streams only what events tell it: work that is not ordered by an event does run out of
+// order, and a thread sanitizer sees it.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A machine without a driver, and one whose driver sees no GPU: who submits a GPU tensor is told so, and everything else
-// goes on. A driver is looked for once a process, hence the program of its own.
+// A machine without a driver, and one whose driver sees no GPU: who submits a GPU tensor is told so, and everything
+// else goes on. A driver is looked for once a process, hence the program of its own.
 #include "tests/check.h"
 #include "tests/engine/gradient.h"
 #include "tests/engine/job.h"

@@ -19,9 +19,7 @@ const char* const kWays[] = {"direct", "NCCL", "host"};
 
 std::vector<char> filled(float value, size_t count = 1000) { return numbers(std::vector<float>(count, value)); }
 
-bool all(const std::vector<char>& bytes, float value) {
-  return bytes == filled(value, bytes.size() / sizeof(float));
-}
+bool all(const std::vector<char>& bytes, float value) { return bytes == filled(value, bytes.size() / sizeof(float)); }
 
 struct Paused {
   Paused() { standin_pause(1); }
@@ -178,8 +176,9 @@ TEST(grouped_gathers_and_scatters) {
       Array d(user, filled(4, 12));
       std::vector<hvd_request> gather{job.request(rank, HVD_ALLGATHER, "a", HVD_FLOAT32, rows, a.data(), nullptr),
                                       job.request(rank, HVD_ALLGATHER, "b", HVD_FLOAT32, rows, b.data(), nullptr)};
-      std::vector<hvd_request> scatter{job.request(rank, HVD_REDUCESCATTER, "c", HVD_FLOAT32, whole, c.data(), nullptr),
-                                       job.request(rank, HVD_REDUCESCATTER, "d", HVD_FLOAT32, whole, d.data(), nullptr)};
+      std::vector<hvd_request> scatter{
+          job.request(rank, HVD_REDUCESCATTER, "c", HVD_FLOAT32, whole, c.data(), nullptr),
+          job.request(rank, HVD_REDUCESCATTER, "d", HVD_FLOAT32, whole, d.data(), nullptr)};
       Engine& e = job.engine(rank);
       int64_t handle = 0;
       auto check = [&](const std::vector<hvd_request>& requests, size_t count, float first, float second) {

@@ -13,8 +13,9 @@ using namespace hvd::testing;
 
 namespace {
 
-const std::vector<int> kDtypes = {HVD_UINT8,   HVD_INT8,    HVD_UINT16, HVD_INT16,    HVD_INT32,  HVD_INT64, HVD_FLOAT16,
-                                  HVD_FLOAT32, HVD_FLOAT64, HVD_BOOL,   HVD_BFLOAT16, HVD_UINT32, HVD_UINT64};
+const std::vector<int> kDtypes = {HVD_UINT8,    HVD_INT8,    HVD_UINT16,  HVD_INT16,   HVD_INT32,
+                                  HVD_INT64,    HVD_FLOAT16, HVD_FLOAT32, HVD_FLOAT64, HVD_BOOL,
+                                  HVD_BFLOAT16, HVD_UINT32,  HVD_UINT64};
 
 struct Way {
   std::string operations;
@@ -22,8 +23,8 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  return {{"direct", {2}}, {"direct", {3}},   {"by stream", {2}}, {"by stream", {3}}, {"NCCL", {2}}, {"NCCL", {3}},
-          {"NCCL", {2, 1}}, {"host", {2}}, {"host", {2, 1}},  {"auto", {4}},      {"auto", {1}}};
+  return {{"direct", {2}},  {"direct", {3}}, {"by stream", {2}}, {"by stream", {3}}, {"NCCL", {2}}, {"NCCL", {3}},
+          {"NCCL", {2, 1}}, {"host", {2}},   {"host", {2, 1}},   {"auto", {4}},      {"auto", {1}}};
 }
 
 // "by stream" is direct among ranks that share a GPU without MPS; here all ranks pretend that they do.
@@ -172,8 +173,7 @@ void everywhere(const std::function<void(const Trial&)>& body) {
     {
       auto job = start(way);
       job->each([&](int rank) { body({*job, way, rank}); });
-      if (job->size() > 1)
-        CHECK(job->engine(0).device_report().find(counter(way)) != std::string::npos);
+      if (job->size() > 1) CHECK(job->engine(0).device_report().find(counter(way)) != std::string::npos);
     }
     CHECK_EQ(faults.load(), 0L);
   }
