@@ -34,7 +34,7 @@ def all_verbs(shared: bool, count: int) -> dict:
 
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
-    gpu = Gpu(0 if shared else hvd.local_rank())
+    gpu = Gpu(0 if shared else hvd.rank())
 
     def request(kind, name, shape, source, target, **more):
         return engine.request(

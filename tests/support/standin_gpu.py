@@ -29,13 +29,19 @@ def standin_env() -> Dict[str, str]:
         "HOROVOD_CUDA_LIBRARY": os.path.join(build, "standin", "libcuda_standin.so"),
         "HOROVOD_NCCL_LIBRARY": os.path.join(build, "standin", "libnccl_standin.so"),
     }
+    # The same ninja as `make build`: another release of it would compile everything anew.
+    env = dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""))
     subprocess.run(
-        ["cmake", "-S", ROOT, "-B", build, "-DHOROVOD_TESTS=ON"], check=True, stdout=subprocess.DEVNULL
+        ["cmake", "-S", ROOT, "-B", build, "-DHOROVOD_TESTS=ON"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=env,
     )
     subprocess.run(
         ["cmake", "--build", build, "--target", "cuda_standin", "nccl_standin"],
         check=True,
         stdout=subprocess.DEVNULL,
+        env=env,
     )
     return paths
 
