@@ -44,12 +44,13 @@ def timed(call: Callable[[], Any], times: int, each: bool) -> float:
     import torch
 
     torch.cuda.synchronize()
+    stream = torch.cuda.current_stream()
     if each:
         spent = []
         for _ in range(times):
             start = time.perf_counter()
             call()
-            torch.cuda.current_stream().synchronize()
+            stream.synchronize()
             spent.append(time.perf_counter() - start)
         return statistics.median(spent) * 1e3
     start = time.perf_counter()

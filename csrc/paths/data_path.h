@@ -57,7 +57,7 @@ class DataPath {
 
   // The rest runs on the driving thread, except where it says otherwise. remove_set may come while batches of the set
   // are under way: they still end.
-  virtual void add_set(int32_t /*id*/, std::shared_ptr<const SetLayout> /*layout*/) {}
+  virtual void add_set(int32_t /*id*/, const std::shared_ptr<const SetLayout>& /*layout*/) {}
   virtual void remove_set(int32_t /*id*/) {}
   // Starts a batch. Throws JobAborted instead of reporting its end when the job cannot go on.
   virtual void start(PlannedBatch& batch, BatchEnd& end) = 0;

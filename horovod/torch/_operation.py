@@ -145,10 +145,13 @@ def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
     """Blocking, of one tensor; the commonest case takes the shortest way."""
     if call.verb.result is not Result.SAME or not is_plain(tensor):
         return Operation(call, (tensor,), in_place).run()
-    output = tensor if in_place else torch.empty_like(tensor)
+    address, code = tensor.data_ptr(), CODES[tensor.dtype]
+    output, written = tensor, address
+    if not in_place:
+        output = torch.empty_like(tensor)
+        written = output.data_ptr()
     device = device_of(tensor)
     stream = current_stream(device) if device >= 0 else 0
-    address, code = tensor.data_ptr(), CODES[tensor.dtype]
-    request = call.request(call.wire_name(), code, tensor.shape, address, output.data_ptr(), device, stream)
+    request = call.request(call.wire_name(), code, tensor.shape, address, written, device, stream)
     engine.run_released(request, (tensor, output))
     return output

@@ -35,7 +35,11 @@ say(hvd.allreduce(torch.full((1000,), 5.0, device="cuda"), op=hvd.Sum).eq(5).all
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_killed_rank_is_named_and_the_gpu_is_let_go(way):
-    with Processes(SCRIPT, 3, env=way_env(way)) as ranks:
+    env = way_env(way)
+    if way == "NCCL":
+        # Its kernels use host memory of their process. Under MPS, those of a killed rank fault for all ranks.
+        env["CUDA_MPS_PIPE_DIRECTORY"] = "/nowhere"
+    with Processes(SCRIPT, 3, env=env) as ranks:
         for rank in range(3):
             assert ranks.heard(rank, timeout=90) == "ready"
         ranks.kill(2)

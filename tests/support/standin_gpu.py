@@ -73,8 +73,8 @@ def pretend_cuda(gpu: Gpu) -> None:
                     setattr(module, function, pretended)
 
     def and_wait(function: Callable[..., None]) -> Callable[..., None]:
-        def call(*arguments: Any) -> None:
-            function(*arguments)
+        def call(*arguments: Any, **named: Any) -> None:
+            function(*arguments, **named)
             gpu.synchronize()
 
         return call

@@ -21,7 +21,13 @@ StopWord::StopWord(std::shared_ptr<Device> device)
   HVD_CUDA(stream_synchronize, stream);
 }
 
-StopWord::~StopWord() { device_->free(here_); }
+StopWord::~StopWord() {
+  try {
+    device_->drained(device_->stream(kRescueLane), 1.0);  // set() may be on its way
+  } catch (const CudaError&) {                            // the process ends and the driver has gone
+  }
+  device_->free(here_);
+}
 
 Aborted StopWord::words() const {
   return {reinterpret_cast<const uint32_t*>(here_), reinterpret_cast<const uint32_t*>(on_host_.address())};

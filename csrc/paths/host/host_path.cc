@@ -44,11 +44,11 @@ HostPath::HostPath(const Topology& topology, Segment& segment, const LinkSecurit
 
 bool HostPath::serves(int32_t device, const SetLayout& /*layout*/) const { return device < 0; }
 
-void HostPath::add_set(int32_t id, std::shared_ptr<const SetLayout> layout) {
+void HostPath::add_set(int32_t id, const std::shared_ptr<const SetLayout>& layout) {
   if (size_t least = smallest_slot(*layout); segment_.slot_bytes() < least)
     throw Refused(HVD_INVALID, "HOROVOD_SHM_SLOT_BYTES is too small for " + std::to_string(layout->size()) +
                                    " ranks: it must be at least " + std::to_string(least));
-  comms_[id] = std::make_unique<Comm>(topology_, lane_, std::move(layout));
+  comms_[id] = std::make_unique<Comm>(topology_, lane_, layout);
 }
 
 void HostPath::remove_set(int32_t id) { comms_.erase(id); }

@@ -33,7 +33,7 @@ class HostPath : public DataPath, public Courier {
   void attach(std::vector<OpenLink> links);
 
   bool serves(int32_t device, const SetLayout& layout) const override;
-  void add_set(int32_t id, std::shared_ptr<const SetLayout> layout) override;
+  void add_set(int32_t id, const std::shared_ptr<const SetLayout>& layout) override;
   void remove_set(int32_t id) override;
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
