@@ -15,7 +15,7 @@ constexpr int kThreads = 512;
 // The memory each rank of a direct group shows the others:
 //
 //   flags [kMostPeers][kMostBlocks] | signals [kMostPeers] | small [2][kSmallBytes] | regions [kMostBlocks]
-//   a region: tiles [kTilePlaces][kTileBytes] | results [kTilePlaces][kTileBytes / 2]
+//   a region: tile [kTileBytes] | result [kTileBytes / 2]
 //
 // A flag is written by one peer for one block, a signal by one peer's stream, and read here: a rank only ever polls its
 // own memory.
@@ -24,9 +24,8 @@ constexpr size_t kSignalsOffset = kMostPeers * kMostBlocks * kFlagStride;
 constexpr size_t kSmallOffset = kSignalsOffset + 4096;
 constexpr size_t kSmallBytes = 1 << 20;
 constexpr size_t kRegionsOffset = kSmallOffset + 2 * kSmallBytes;
-constexpr size_t kTileBytes = 64 << 10;
-constexpr size_t kTilePlaces = 3;
-constexpr size_t kRegionBytes = kTilePlaces * (kTileBytes + kTileBytes / 2);  // a share is at most half of a tile
+constexpr size_t kTileBytes = 128 << 10;
+constexpr size_t kRegionBytes = kTileBytes + kTileBytes / 2;  // a share is at most half of a tile
 constexpr size_t kPeerBytes = kRegionsOffset + kMostBlocks * kRegionBytes;
 
 // Not zero: the job has ended, and what was promised the memory of a tensor must not be touched any more. Two words,

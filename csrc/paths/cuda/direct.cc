@@ -108,7 +108,7 @@ void Direct::reduce_by_shares(ReduceShares work, const Reduce& how, const std::v
   for (size_t tile = 0; tile < cut.tiles; tile += at_a_time) {
     work.first_tile = tile;
     work.last_tile = std::min(cut.tiles, tile + at_a_time);
-    auto steps = static_cast<uint32_t>(2 * cut.rounds() + 1);
+    auto steps = static_cast<uint32_t>(2 * cut.rounds());
     if (work.shared) run(kernel, cut.blocks, work, {kPack, kCombine, kUnpack}, steps, stream);
     else run(kernel, cut.blocks, work, {kPack, kCombine}, steps, stream);
   }

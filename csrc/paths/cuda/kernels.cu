@@ -47,15 +47,11 @@ HVD_DEVICE bool gone_on(const Aborted& aborted) {
   return __syncthreads_or(threadIdx.x == 0 && load_acquire(aborted.here) != 0) == 0;
 }
 
-// Tells the others' blocks of this number that this one has come to `step`.
-HVD_DEVICE void arrive(const Peers& peers, uint32_t step) {
+// All members' blocks of this number have come to `step`. False: the job was aborted.
+HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
   __syncthreads();
   for (int i = int(threadIdx.x); i < peers.n; i += int(blockDim.x))
     if (i != peers.me) store_release(flag(peers.memory[i], peers.me, blockIdx.x), step);
-}
-
-// All others have come to `step`. False: the job was aborted.
-HVD_DEVICE bool await(const Peers& peers, uint32_t step) {
   int left = 0;
   for (int i = int(threadIdx.x); i < peers.n; i += int(blockDim.x)) {
     if (i == peers.me) {
@@ -72,11 +68,6 @@ HVD_DEVICE bool await(const Peers& peers, uint32_t step) {
     }
   }
   return __syncthreads_or(left) == 0;
-}
-
-HVD_DEVICE bool meet(const Peers& peers, uint32_t step) {
-  arrive(peers, step);
-  return await(peers, step);
 }
 
 // ------------------------------------------------------------------------------------- memory --
@@ -312,16 +303,11 @@ struct ShareBlock {
   const ReduceShares& args;
   const Peers& peers;
 
-  // The block's n-th tile, if there is one, and where what is shown of it lies: the tiles take three places in turn.
+  // The block's n-th tile, if there is one. What is shown of it lies where the one before lay.
   HVD_DEVICE size_t tile(size_t n) const { return args.first_tile + blockIdx.x + n * gridDim.x; }
   HVD_DEVICE bool exists(size_t n) const { return tile(n) < args.last_tile; }
-  HVD_DEVICE size_t shown(size_t n) const {
-    return kRegionsOffset + size_t(blockIdx.x) * kRegionBytes + n % kTilePlaces * kTileBytes;
-  }
-  HVD_DEVICE size_t result(size_t n) const {
-    return kRegionsOffset + size_t(blockIdx.x) * kRegionBytes + kTilePlaces * kTileBytes +
-           n % kTilePlaces * (kTileBytes / 2);
-  }
+  HVD_DEVICE size_t shown() const { return kRegionsOffset + size_t(blockIdx.x) * kRegionBytes; }
+  HVD_DEVICE size_t result() const { return shown() + kTileBytes; }
   // Elements of member i's share in this tile.
   HVD_DEVICE size_t length(size_t n, int i) const {
     const size_t offset = tile(n) * args.slot;
@@ -333,7 +319,7 @@ struct ShareBlock {
 #pragma unroll 1
     for (int k = 1; k < peers.n; ++k) {
       const int i = (peers.me + k) % peers.n;
-      copy_aligned(peers.memory[peers.me] + shown(n) + size_t(i) * args.slot * sizeof(T), in + args.begin[i],
+      copy_aligned(peers.memory[peers.me] + shown() + size_t(i) * args.slot * sizeof(T), in + args.begin[i],
                    length(n, i) * sizeof(T));
     }
   }
@@ -341,27 +327,20 @@ struct ShareBlock {
     const int me = peers.me;
     const size_t offset = tile(n) * args.slot;
     const size_t mine = args.begin[me] + offset;
-    const Sources<T> from{peers, shown(n) + size_t(me) * args.slot * sizeof(T), static_cast<const T*>(args.in) + mine};
+    const Sources<T> from{peers, shown() + size_t(me) * args.slot * sizeof(T), static_cast<const T*>(args.in) + mine};
     reduce_by(args.op, from, static_cast<T*>(args.out) + (args.shared ? mine : offset),
-              args.shared ? reinterpret_cast<T*>(peers.memory[me] + result(n)) : nullptr, length(n, me), args.after);
+              args.shared ? reinterpret_cast<T*>(peers.memory[me] + result()) : nullptr, length(n, me), args.after);
   }
   HVD_DEVICE void unpack(size_t n) const {
     T* out = static_cast<T*>(args.out) + tile(n) * args.slot;
 #pragma unroll 1
     for (int k = 1; k < peers.n; ++k) {
       const int i = (peers.me + k) % peers.n;
-      copy_aligned(out + args.begin[i], peers.memory[i] + result(n), length(n, i) * sizeof(T));
+      copy_aligned(out + args.begin[i], peers.memory[i] + result(), length(n, i) * sizeof(T));
     }
   }
 };
 
-// Blocks that spin do the three steps of neighbouring tiles side by side, so that what a step waits for was sent a step
-// of another tile ago:
-//
-//   pack 0 | pack 1, combine 0 | pack 2, combine 1, unpack 0 | pack 3, combine 2, unpack 1 | ...
-//
-// Who has packed tile n has come to step 2n (tile 0: 1), who has combined it to 2n + 3. A place is used again three tiles
-// later: its readers of before have all come to a step that was awaited in between.
 template <class T>
 HVD_DEVICE void reduce_shares(const ReduceShares& args) {
   const Peers& peers = args.peers;
@@ -373,28 +352,14 @@ HVD_DEVICE void reduce_shares(const ReduceShares& args) {
     if (args.phases & kUnpack) block.unpack(0);
     return;
   }
-  const uint32_t step = peers.step;
-  if (!block.exists(0)) return;
-  block.pack(0);
-  arrive(peers, step + 1);
+  uint32_t step = peers.step;
 #pragma unroll 1
-  for (uint32_t n = 0;; ++n) {
-    const bool more = block.exists(n + 1);
-    if (more) {
-      block.pack(n + 1);
-      arrive(peers, step + 2 * n + 2);
-    }
-    if (!await(peers, step + (n ? 2 * n : 1))) return;
+  for (size_t n = 0; block.exists(n); ++n) {
+    block.pack(n);
+    if (!meet(peers, ++step)) return;
     block.combine(n);
-    arrive(peers, step + 2 * n + 3);
-    if (n > 0) {
-      if (!await(peers, step + 2 * n + 1)) return;
-      if (args.shared) block.unpack(n - 1);
-    }
-    if (more) continue;
-    if (!await(peers, step + 2 * n + 3)) return;
+    if (!meet(peers, ++step)) return;
     if (args.shared) block.unpack(n);
-    return;
   }
 }
 
