@@ -151,7 +151,6 @@ std::string CudaPath::report() {
   if (!cuda) return "";
   std::ostringstream out;
   out << "{\"driver\": " << cuda->version;
-  std::string why;
   std::lock_guard<std::mutex> lock(mutex_);
   if (const Nccl* nccl = loaded_nccl())
     out << ", \"nccl\": \"" << nccl->version_text() << "\", \"nccl_path\": \"" << nccl->path

@@ -84,6 +84,24 @@ struct alignas(16) Vector {
   T items[kItems];
 };
 
+// Tensors are read and written once: they need not drive out of the GPU's cache what is shown to others.
+enum Use { kAgain, kOnce };
+
+template <Use use, class Unit>
+HVD_DEVICE Unit load(const Unit* p) {
+#if defined(__CUDACC__)
+  if constexpr (use == kOnce) return __ldcs(p);
+#endif
+  return *p;
+}
+template <Use use, class Unit>
+HVD_DEVICE void store(Unit* p, Unit value) {
+#if defined(__CUDACC__)
+  if constexpr (use == kOnce) return __stcs(p, value);
+#endif
+  *p = value;
+}
+
 template <class T>
 HVD_DEVICE Vector<T> load_vector(const void* p, size_t i) {
   const uint4 raw = static_cast<const uint4*>(p)[i];
@@ -91,15 +109,15 @@ HVD_DEVICE Vector<T> load_vector(const void* p, size_t i) {
   memcpy(&v, &raw, sizeof v);
   return v;
 }
-template <class T>
+template <Use use = kAgain, class T>
 HVD_DEVICE void store_vector(void* p, size_t i, const Vector<T>& v) {
   uint4 raw;
   memcpy(&raw, &v, sizeof raw);
-  static_cast<uint4*>(p)[i] = raw;
+  store<use>(static_cast<uint4*>(p) + i, raw);
 }
 
 // Copies of one block.
-template <class Unit>
+template <class Unit, Use from = kAgain, Use to = kAgain>
 HVD_DEVICE void copy_units(void* dst, const void* src, size_t count) {
   Unit* out = static_cast<Unit*>(dst);
   const Unit* in = static_cast<const Unit*>(src);
@@ -109,17 +127,18 @@ HVD_DEVICE void copy_units(void* dst, const void* src, size_t count) {
   for (; i + (kUnroll - 1) * stride < count; i += kUnroll * stride) {
     Unit v[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) v[u] = in[i + u * stride];
+    for (int u = 0; u < kUnroll; ++u) v[u] = load<from>(in + i + u * stride);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) out[i + u * stride] = v[u];
+    for (int u = 0; u < kUnroll; ++u) store<to>(out + i + u * stride, v[u]);
   }
 #pragma unroll 1
-  for (; i < count; i += stride) out[i] = in[i];
+  for (; i < count; i += stride) store<to>(out + i, load<from>(in + i));
 }
 
 // Both ends begin at multiples of 16 bytes.
+template <Use from = kAgain, Use to = kAgain>
 HVD_DEVICE void copy_aligned(void* dst, const void* src, size_t bytes) {
-  copy_units<uint4>(dst, src, bytes / 16);
+  copy_units<uint4, from, to>(dst, src, bytes / 16);
   char* out = static_cast<char*>(dst);
   const char* in = static_cast<const char*>(src);
   for (size_t i = bytes / 16 * 16 + threadIdx.x; i < bytes; i += blockDim.x) out[i] = in[i];
@@ -267,7 +286,7 @@ HVD_DEVICE void reduce_vectors(const Sources<T>& from, T* out, T* second, size_t
   for (int w = 0; w < kWide; ++w) {
 #pragma unroll
     for (int k = 0; k < kItems; ++k) narrow(sum[w][k], &v[w].items[k]);
-    store_vector(out, i + size_t(w) * blockDim.x, v[w]);
+    store_vector<kOnce>(out, i + size_t(w) * blockDim.x, v[w]);
     if (second) store_vector(second, i + size_t(w) * blockDim.x, v[w]);
   }
 }
@@ -319,8 +338,8 @@ struct ShareBlock {
 #pragma unroll 1
     for (int k = 1; k < peers.n; ++k) {
       const int i = (peers.me + k) % peers.n;
-      copy_aligned(peers.memory[peers.me] + shown() + size_t(i) * args.slot * sizeof(T), in + args.begin[i],
-                   length(n, i) * sizeof(T));
+      copy_aligned<kOnce, kAgain>(peers.memory[peers.me] + shown() + size_t(i) * args.slot * sizeof(T),
+                                  in + args.begin[i], length(n, i) * sizeof(T));
     }
   }
   HVD_DEVICE void combine(size_t n) const {
@@ -336,7 +355,7 @@ struct ShareBlock {
 #pragma unroll 1
     for (int k = 1; k < peers.n; ++k) {
       const int i = (peers.me + k) % peers.n;
-      copy_aligned(out + args.begin[i], peers.memory[i] + result(), length(n, i) * sizeof(T));
+      copy_aligned<kAgain, kOnce>(out + args.begin[i], peers.memory[i] + result(), length(n, i) * sizeof(T));
     }
   }
 };
