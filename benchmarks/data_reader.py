@@ -86,7 +86,7 @@ def cpu_seconds() -> float:
         except psutil.Error:
             pass
     ended = os.times()
-    return sum(t.user + t.system for t in times) + ended.children_user + ended.children_system
+    return float(sum(t.user + t.system for t in times) + ended.children_user + ended.children_system)
 
 
 def measure(name: str, folder: str, shuffle: bool) -> Dict[str, float]:

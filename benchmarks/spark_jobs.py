@@ -108,7 +108,7 @@ def by_hand(folder: str, epochs: int) -> List[float]:
         for batch in reader:
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(batch["x"]), batch["y"])
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             total += loss.detach()
         hvd.allreduce(total)

@@ -26,7 +26,8 @@ MAY_INCLUDE: Dict[str, Set[str]] = {
     "paths/kernels": set(),
     "paths": {"util", "world", "control"},
     "paths/host": {"util", "world", "control", "host", "net", "paths", "paths/kernels"},
-    "engine": {"util", "world", "control", "host", "net", "watch", "paths", "paths/host"},
+    "paths/cuda": {"util", "world", "control", "paths", "paths/host"},
+    "engine": {"util", "world", "control", "host", "net", "watch", "paths", "paths/host", "paths/cuda"},
     "glue/jax": set(),  # frameworks' calling conventions over the C header, and nothing else
     "glue/mxnet": set(),
     "glue/tensorflow": set(),

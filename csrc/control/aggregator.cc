@@ -95,7 +95,8 @@ Variant Aggregator::from_cache(const CacheEntry& entry, const std::vector<int>& 
   Variant v{entry.description, {}};
   for (int r : ranks) {
     if (is_joined(r)) continue;
-    Share share{r, 0, {}};
+    Share share;
+    share.rank = r;
     for (const Share& known : entry.shares)
       if (known.rank == r) share = known;
     v.shares.push_back(std::move(share));
@@ -170,7 +171,9 @@ void Aggregator::apply(const Plan& plan) {
       retired_.erase(t.id);
       if (!t.full) continue;
       if (t.id) {
-        auto entry = std::make_shared<CacheEntry>(CacheEntry{t.value.description, {}});
+        auto entry = std::make_shared<CacheEntry>();
+        entry->description = t.value.description;
+        entry->devices = devices_key(t.value.description, t.value.shares);
         if (entry->description.varies_by_rank()) entry->shares = t.value.shares;
         cache_[t.id] = std::move(entry);
       }

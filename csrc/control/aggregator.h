@@ -28,6 +28,7 @@ struct Complete {
 struct CacheEntry {
   Description description;
   std::vector<Share> shares;  // of all members, when the description varies by rank
+  uint64_t devices = 0;       // devices_key of them
 };
 
 // For the stall watch.

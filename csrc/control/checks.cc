@@ -57,6 +57,10 @@ std::string difference(const Description& a, const Description& b) {
     out << "Mismatched " << a.kind_text() << " CPU/GPU device selection: One rank specified device "
         << (a.device < 0 ? "CPU" : "GPU") << ", but another rank specified device " << (b.device < 0 ? "CPU" : "GPU")
         << ".";
+  } else if (a.wire != b.wire) {
+    auto wire = [](const Description& d) { return d.wire ? dtype_name(d.wire) : "no"; };
+    out << "Mismatched compression: One rank asked for " << wire(a) << " compression, but another rank asked for "
+        << wire(b) << " compression.";
   } else if (a.group != b.group || a.group_size != b.group_size) {
     auto group = [](const Description& d) {
       return d.group ? "in a group of " + std::to_string(d.group_size) : std::string("outside of any group");
@@ -81,6 +85,7 @@ std::string who_sent_what(const std::vector<Variant>& variants, const Topology& 
     if (scaled(d.kind) && d.reduce_op >= 0 && d.reduce_op < 6)
       out << " op " << ops[d.reduce_op] << " scales (" << d.prescale << ", " << d.postscale << ")";
     if (d.kind == HVD_BROADCAST) out << " root " << d.root;
+    if (d.device >= 0) out << " on a GPU";
     if (d.group) out << " in a group of " << d.group_size;
   }
   return out.str();
@@ -93,10 +98,10 @@ std::string lone_problem(const Variant& v, bool joined) {
            "DistributedOptimizer";
   if (joined && (d.kind == HVD_ALLTOALL || d.kind == HVD_BROADCAST || d.kind == HVD_REDUCESCATTER))
     return title(d.kind_text()) + " is not supported with Join at this time.";
-  bool needs_rows = d.varies_by_rank() || d.kind == HVD_REDUCESCATTER;
+  bool needs_rows = d.rows_vary() || d.kind == HVD_REDUCESCATTER;
   if (needs_rows && d.shape.empty())
     return std::string("Process-set rank zero tried to ") + d.kind_text() + " a rank-zero tensor.";
-  if (d.varies_by_rank() && payload_bytes(d, v.shares) > kMaxBytes)
+  if (d.rows_vary() && payload_bytes(d, v.shares) > kMaxBytes)
     return title(d.kind_text()) + " of more bytes than any memory holds.";
   return "";
 }

@@ -30,6 +30,7 @@ Coordinator::Ready Coordinator::resolve(Complete complete) {
     ready.entry = entry;
     ready.description = &entry->description;
     ready.bytes = payload_bytes(entry->description, entry->shares);
+    ready.devices = entry->devices;
     if (joined) {
       // A joined rank may never have seen this tensor: spell it out.
       ready.full = std::make_unique<Variant>(Variant{entry->description, entry->shares});
@@ -41,6 +42,7 @@ Coordinator::Ready Coordinator::resolve(Complete complete) {
     ready.full = std::make_unique<Variant>(std::move(complete.variants.front()));
     ready.description = &ready.full->description;
     ready.bytes = payload_bytes(*ready.description, ready.full->shares);
+    ready.devices = devices_key(*ready.description, ready.full->shares);
   }
   if (!ready.error.empty()) ready.error_code = HVD_PRECONDITION;
   ready.group = ready.description->group;
@@ -80,7 +82,8 @@ bool Coordinator::fusible(const Ready& a, const Ready& b) const {
   if (x.kind != HVD_ALLREDUCE && x.kind != HVD_ALLGATHER && x.kind != HVD_REDUCESCATTER) return false;
   if (settings_.disable_group_fusion && a.group != b.group) return false;
   return x.kind == y.kind && x.process_set == y.process_set && x.dtype == y.dtype && x.reduce_op == y.reduce_op &&
-         x.prescale == y.prescale && x.postscale == y.postscale && x.device == y.device;
+         x.prescale == y.prescale && x.postscale == y.postscale && x.device == y.device && x.wire == y.wire &&
+         a.devices == b.devices;
 }
 
 uint32_t Coordinator::remember(const Variant& variant, Plan* plan) {

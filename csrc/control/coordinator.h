@@ -41,6 +41,7 @@ class Coordinator {
     std::shared_ptr<const CacheEntry> entry;
     std::unique_ptr<Variant> full;
     int64_t bytes = 0;
+    uint64_t devices = 0;  // devices_key
     uint64_t group = 0;
     std::string error;
     int error_code = 0;

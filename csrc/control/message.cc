@@ -27,6 +27,7 @@ void put_description(Writer& out, const Description& d) {
   out.put(d.reduce_op);
   out.put(d.root);
   out.put(d.device);
+  out.put(d.wire);
   out.put(d.prescale);
   out.put(d.postscale);
   out.put_list(d.shape);
@@ -43,6 +44,7 @@ Description get_description(Reader& in) {
   d.reduce_op = in.get<int32_t>();
   d.root = in.get<int32_t>();
   d.device = in.get<int32_t>();
+  d.wire = in.get<int32_t>();
   d.prescale = in.get<double>();
   d.postscale = in.get<double>();
   d.shape = in.get_list<int64_t>();
@@ -58,18 +60,20 @@ void put_variant(Writer& out, const Variant& v) {
     out.put(s.rank);
     out.put(s.dim0);
     out.put_list(s.splits);
+    out.put(s.device);
   }
 }
 
 Variant get_variant(Reader& in) {
   Variant v;
   v.description = get_description(in);
-  uint32_t n = in.get_count(sizeof(int32_t) + sizeof(int64_t) + sizeof(uint32_t));
+  uint32_t n = in.get_count(2 * sizeof(int32_t) + sizeof(int64_t) + sizeof(uint32_t));
   v.shares.resize(n);
   for (Share& s : v.shares) {
     s.rank = in.get<int32_t>();
     s.dim0 = in.get<int64_t>();
     s.splits = in.get_list<int64_t>();
+    s.device = in.get<int32_t>();
   }
   return v;
 }
@@ -113,7 +117,9 @@ const char* Description::kind_text() const {
   return kind == HVD_ALLREDUCE && reduce_op == HVD_ADASUM ? "ADASUM" : kind_name(kind);
 }
 
-bool Description::varies_by_rank() const { return kind == HVD_ALLGATHER || kind == HVD_ALLTOALL; }
+bool Description::rows_vary() const { return kind == HVD_ALLGATHER || kind == HVD_ALLTOALL; }
+
+bool Description::varies_by_rank() const { return rows_vary() || device >= 0; }
 
 int64_t Description::elements() const {
   int64_t n = 1;
@@ -123,12 +129,23 @@ int64_t Description::elements() const {
 
 int64_t payload_bytes(const Description& d, const std::vector<Share>& shares) {
   auto item = static_cast<int64_t>(item_size(d.dtype));
-  if (!d.varies_by_rank()) return d.elements() * item;
+  if (!d.rows_vary()) return d.elements() * item;
   int64_t row = item;
   for (size_t i = 1; i < d.shape.size(); ++i) row *= d.shape[i];
   int64_t rows = 0;
   for (const Share& s : shares) rows += s.dim0;
   return rows * row;
+}
+
+uint64_t devices_key(const Description& d, const std::vector<Share>& shares) {
+  if (d.device < 0) return 0;
+  uint64_t key = 1;
+  for (const Share& s : shares) {  // in any order
+    uint64_t x = (static_cast<uint64_t>(s.rank) << 16 | static_cast<uint64_t>(s.device & 0xffff)) + 1;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    key += (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  }
+  return key ? key : 1;
 }
 
 std::string encode_ready_cached(const std::vector<uint32_t>& ids) {

@@ -32,7 +32,8 @@ struct Description {
   int32_t dtype = 0;
   int32_t reduce_op = 0;
   int32_t root = -1;
-  int32_t device = -1;
+  int32_t device = -1;  // the kind of memory: -1 host, 0 GPU; which GPU it is, each rank's Share says
+  int32_t wire = 0;     // hvd_dtype the elements travel in; 0: their own
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<int64_t> shape;  // allgather, alltoall: shape[0] is 0 here, each rank's is in its Share
@@ -41,6 +42,7 @@ struct Description {
 
   bool operator==(const Description&) const = default;
   const char* kind_text() const;
+  bool rows_vary() const;       // each rank has its own number of rows
   bool varies_by_rank() const;  // has Shares that matter
   int64_t elements() const;
 };
@@ -49,12 +51,16 @@ struct Share {
   int32_t rank = 0;
   int64_t dim0 = 0;             // allgather, alltoall
   std::vector<int64_t> splits;  // alltoall, never empty there
+  int32_t device = -1;          // which GPU of its host, as the rank's own process counts them
 
   bool operator==(const Share&) const = default;
 };
 
 // Bytes of a tensor; of all members' together where they vary.
 int64_t payload_bytes(const Description& description, const std::vector<Share>& shares);
+
+// The same for tensors whose ranks all use the same GPUs; 0 for host memory. Such tensors may travel together.
+uint64_t devices_key(const Description& description, const std::vector<Share>& shares);
 
 // One description and the ranks that sent it. More than one variant for a name is a mismatch.
 struct Variant {

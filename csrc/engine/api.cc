@@ -116,6 +116,16 @@ int32_t query(F value) {
   return e ? value(*e) : -1;
 }
 
+// As much as fits, ended by a zero; returns the length needed.
+int64_t copy_text(const std::string& text, char* buffer, int64_t cap) {
+  if (cap > 0) {
+    size_t n = std::min(text.size(), static_cast<size_t>(cap - 1));
+    std::memcpy(given(buffer, "the buffer"), text.data(), n);
+    buffer[n] = 0;
+  }
+  return static_cast<int64_t>(text.size());
+}
+
 hvd::Entry& completed_entry(hvd::Submission* submission, int64_t handle, int32_t index) {
   if (!submission) throw Refused(HVD_INVALID, "unknown handle " + std::to_string(handle));
   if (index < 0 || index >= static_cast<int32_t>(submission->entries.size()))
@@ -272,7 +282,8 @@ int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_
     given(status, "the place for the status");
     auto e = running();
     int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
-    hvd::Status outcome = e->wait(handle, timeout_s);
+    hvd::Status outcome =
+        requests[0].device >= 0 ? e->wait_stream(handle, requests[0].stream, timeout_s) : e->wait(handle, timeout_s);
     *status = outcome.code;
     if (!outcome.ok()) last_error = outcome.text;
     return handle;
@@ -288,6 +299,21 @@ int32_t hvd_wait(int64_t handle, double timeout_s) {
     hvd::Status outcome = running()->wait(handle, timeout_s);
     if (!outcome.ok()) last_error = outcome.text;
     return outcome.code;
+  });
+}
+
+int32_t hvd_wait_stream(int64_t handle, void* stream, double timeout_s) {
+  return guarded<int32_t>([&] {
+    hvd::Status outcome = running()->wait_stream(handle, stream, timeout_s);
+    if (!outcome.ok()) last_error = outcome.text;
+    return outcome.code;
+  });
+}
+
+int32_t hvd_copy_output(int64_t handle, int32_t index, void* to, void* stream) {
+  return guarded<int32_t>([&] {
+    running()->copy_output(handle, index, to, stream);
+    return HVD_OK;
   });
 }
 
@@ -339,15 +365,11 @@ int32_t hvd_timeline_stop(void) {
 }
 
 int64_t hvd_metrics(char* buffer, int64_t cap) {
-  return guarded<int64_t>([&] {
-    std::string json = running()->metrics();
-    if (cap > 0) {
-      size_t n = std::min(json.size(), static_cast<size_t>(cap - 1));
-      std::memcpy(given(buffer, "the buffer"), json.data(), n);
-      buffer[n] = 0;
-    }
-    return static_cast<int64_t>(json.size());
-  });
+  return guarded<int64_t>([&] { return copy_text(running()->metrics(), buffer, cap); });
+}
+
+int64_t hvd_device_report(char* buffer, int64_t cap) {
+  return guarded<int64_t>([&] { return copy_text(running()->device_report(), buffer, cap); });
 }
 
 void hvd_set_where(hvd_where_fn where) {

@@ -9,6 +9,7 @@
 #include "engine/requests.h"
 #include "host/mailbox_channel.h"
 #include "net/socket_channel.h"
+#include "paths/cuda/cuda_path.h"
 #include "util/bytes.h"
 #include "util/clock.h"
 #include "util/cores.h"
@@ -22,6 +23,8 @@ namespace {
 constexpr double kGoodbyeGrace = 2.0;
 // How long a rank that leaves waits for the others to be told, and then for itself to let go.
 constexpr double kLeaveWithin = 3.0;
+// How long a failed job waits for a device to let go of a tensor before the caller is told.
+constexpr double kLeaveMemoryWithin = 0.5;
 
 std::vector<UniqueFd> own_doorbell(std::vector<UniqueFd> given, int local_size) {
   if (local_size > 1 && given.size() == static_cast<size_t>(local_size)) return given;
@@ -31,9 +34,11 @@ std::vector<UniqueFd> own_doorbell(std::vector<UniqueFd> given, int local_size) 
   return given;
 }
 
-HostPath& add_host_path(Paths& paths, const std::vector<PathMaker>& more, std::unique_ptr<HostPath> host) {
+HostPath& add_paths(Paths& paths, const std::vector<PathMaker>& more, const Topology& topology,
+                    const Settings& settings, std::unique_ptr<HostPath> host) {
   HostPath& path = *host;
   for (const PathMaker& make : more) paths.add(make(path));
+  paths.add(std::make_unique<cuda::CudaPath>(topology, path, settings));
   paths.add(std::move(host));
   return path;
 }
@@ -64,10 +69,10 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       bells_(segment_, topology.local_rank(), own_doorbell(std::move(inheritance.doorbells), topology.local_size())),
       crowded_(topology.local_size() > usable_cores()),
       spin_us_(spin_time(settings_, topology.local_size(), crowded_)),
-      host_path_(add_host_path(paths_, more_paths,
-                               std::make_unique<HostPath>(
-                                   topology, segment_, security_,
-                                   HostPath::Options{spin_us_, !crowded_, lower(settings_.cpu_operations) == "mpi"}))),
+      host_path_(add_paths(paths_, more_paths, topology, settings_,
+                           std::make_unique<HostPath>(
+                               topology, segment_, security_,
+                               HostPath::Options{spin_us_, !crowded_, lower(settings_.cpu_operations) == "mpi"}))),
       table_(topology, metrics_),
       ending_(topology),
       liveness_(topology, inheritance.links, security_, liveness_callbacks()),
@@ -245,6 +250,9 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
       throw Refused(HVD_INVALID, "the tensors of a group must be of one process set");
     Entry& entry = submission->entries[i];
     fill_entry(requests[i], topology, submission->layout.get(), paths_, &entry);
+    if (entry.device >= 0)
+      paths_.choose(entry.device, *submission->layout)
+          ->prepare(requests[i], entry, i ? &submission->entries[i - 1] : nullptr);
     entry.alloc = alloc;
     entry.alloc_context = context;
     entry.description.group = group;
@@ -258,13 +266,70 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
 int32_t Engine::poll(int64_t handle) {
   auto submission = find(handle);
   if (!submission) throw Refused(HVD_INVALID, "unknown handle " + std::to_string(handle));
-  return submission->done.load(std::memory_order_acquire) ? 1 : 0;
+  if (!submission->done.load(std::memory_order_acquire)) return 0;
+  for (const Entry& entry : submission->entries)
+    if (entry.result && !entry.result->reached() && !segment_.aborted()) return 0;
+  return 1;
 }
 
 Status Engine::wait(int64_t handle, double timeout_s) {
   auto submission = find(handle);
   if (!submission) return {HVD_INVALID, "unknown handle " + std::to_string(handle)};
-  return driver_.wait(*submission, timeout_s);
+  double deadline = timeout_s < 0 ? 1e18 : now_s() + timeout_s;
+  Status status = driver_.wait(*submission, timeout_s);
+  if (!status.ok()) return status;
+  for (const Entry& entry : submission->entries)
+    if (entry.result && !await(*entry.result, deadline)) return {HVD_TIMEOUT, "not done yet"};
+  return device_status(*submission);
+}
+
+Status Engine::wait_stream(int64_t handle, void* stream, double timeout_s) {
+  auto submission = find(handle);
+  if (!submission) return {HVD_INVALID, "unknown handle " + std::to_string(handle)};
+  Status status = driver_.wait(*submission, timeout_s);
+  if (status.ok()) status = device_status(*submission);
+  if (!status.ok()) return status;
+  const DevicePoint* last = nullptr;
+  for (const Entry& entry : submission->entries) {
+    if (entry.result && entry.result.get() != last) entry.result->precede(stream);
+    last = entry.result.get();
+  }
+  return status;
+}
+
+// The device is on its own after the work was enqueued. Once the job has failed its results are undefined; the caller
+// hears of it when the device has left the memory, or after a while.
+Status Engine::device_status(const Submission& submission) {
+  if (!segment_.aborted()) return {};
+  bool any = false;
+  double deadline = now_s() + kLeaveMemoryWithin;
+  for (const Entry& entry : submission.entries) {
+    if (!entry.result) continue;
+    any = true;
+    while (!entry.result->reached() && now_s() < deadline) usleep(100);
+  }
+  return any ? Status{HVD_UNKNOWN, segment_.abort_text()} : Status{};
+}
+
+bool Engine::await(const DevicePoint& point, double deadline) {
+  for (double start = now_s(); !point.reached() && !segment_.aborted();) {
+    double now = now_s();
+    if (now >= deadline) return false;
+    if (now - start > 200e-6) usleep(20);
+  }
+  return true;
+}
+
+void Engine::copy_output(int64_t handle, int32_t index, void* to, void* stream) {
+  auto submission = find(handle);
+  Entry& entry = submission ? submission->entries.at(static_cast<size_t>(index))
+                            : throw Refused(HVD_INVALID, "unknown handle " + std::to_string(handle));
+  if (!submission->done) throw Refused(HVD_INVALID, "not done yet");
+  Status status = device_status(*submission);
+  if (!status.ok()) throw Refused(status.code, status.text);
+  if (!entry.on_device)
+    throw Refused(HVD_INVALID, entry.description.name + " has no output of the engine's on a device");
+  paths_.choose(entry.device, *submission->layout)->copy_output(entry, to, stream);
 }
 
 Status Engine::run_internal(int kind, const std::string& name, std::vector<int64_t> shape, int32_t root,

@@ -50,7 +50,7 @@ struct Inheritance {
 };
 
 // Data paths beside the host's. They are preferred to it, in this order.
-using PathMaker = std::function<std::unique_ptr<DataPath>(Courier& courier)>;
+using PathMaker = std::function<std::unique_ptr<DataPath>(HostPath& host)>;
 
 class Engine : private ControlNode::Listener {
  public:
@@ -60,8 +60,13 @@ class Engine : private ControlNode::Listener {
 
   int64_t submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
                  void* context);
+  // Device memory: done means that the device is, too.
   int32_t poll(int64_t handle);
   Status wait(int64_t handle, double timeout_s);
+  // Until the work is enqueued; the stream then waits for the device, and the caller does not.
+  Status wait_stream(int64_t handle, void* stream, double timeout_s);
+  // Of a completed output that is the engine's own memory of a device.
+  void copy_output(int64_t handle, int32_t index, void* to, void* stream);
   std::shared_ptr<Submission> find(int64_t handle) { return table_.find(handle); }  // null if unknown
   void release(int64_t handle) { table_.release(handle); }
 
@@ -80,6 +85,7 @@ class Engine : private ControlNode::Listener {
   void start_timeline(const std::string& path, bool mark_cycles);
   void stop_timeline() { timeline_.stop(); }
   std::string metrics() const { return metrics_.json(); }
+  std::string device_report() const { return paths_.report(); }
   void set_where(hvd_where_fn where) { where_ = where; }
   // Everything a forked child must close so that our death is still seen.
   std::vector<int> descriptors() const;
@@ -98,6 +104,9 @@ class Engine : private ControlNode::Listener {
 
   ControlNode::Channels make_channels(std::vector<OpenLink>& links);
   Liveness::Callbacks liveness_callbacks();
+  Status device_status(const Submission& submission);
+  // False when the time is over.
+  bool await(const DevicePoint& point, double deadline);
   void check_aborted();
   Status run_internal(int kind, const std::string& name, std::vector<int64_t> shape, int32_t root, int64_t* value);
 

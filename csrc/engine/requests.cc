@@ -109,6 +109,7 @@ void fill_entry(const hvd_request& request, const Topology& topology, const SetL
   d.process_set = request.process_set;
   d.kind = request.kind;
   entry->share.rank = topology.rank;
+  if (request.kind == HVD_JOIN) entry->device = std::max(request.device, -1);  // where its zeros are made
   if (request.kind == HVD_JOIN || request.kind == HVD_BARRIER) return;
 
   if (!item_size(request.dtype)) invalid("unknown data type " + std::to_string(request.dtype));
@@ -119,8 +120,16 @@ void fill_entry(const hvd_request& request, const Topology& topology, const SetL
     invalid("device memory is not supported by this transport; pass host memory");
   d.dtype = request.dtype;
   d.device = request.device < 0 ? -1 : 0;  // ranks agree on the kind of memory; which device it is stays their own
-  entry->device = request.device;
+  entry->device = entry->share.device = request.device < 0 ? -1 : request.device;
   entry->ready_event = request.ready_event;
+  entry->stream = request.stream;
+  if (request.wire_dtype) {
+    if (request.kind != HVD_ALLREDUCE || request.reduce_op == HVD_ADASUM || request.device < 0 ||
+        (request.wire_dtype != HVD_FLOAT16 && request.wire_dtype != HVD_BFLOAT16) ||
+        (request.dtype != HVD_FLOAT32 && request.dtype != HVD_FLOAT64))
+      invalid("only allreduce of float32 and float64 on a GPU travels as float16 or bfloat16; " + d.name + " is not");
+    d.wire = request.wire_dtype;
+  }
   entry->shape.assign(request.shape, request.shape + request.ndim);
   entry->bytes = checked_bytes(*entry);
   d.shape = entry->shape;

@@ -51,9 +51,13 @@ class DataPath {
   // rest on what all of them know.
   virtual bool serves(int32_t device, const SetLayout& layout) const = 0;
 
+  // A request of this rank, on the thread that submits it: what has to be noted before the caller goes on, such as a
+  // moment of its stream. `before`: the request before it in the same submission, or null. Throws Refused.
+  virtual void prepare(const hvd_request& /*request*/, Tensor& /*tensor*/, const Tensor* /*before*/) {}
+
   // The rest runs on the driving thread, except where it says otherwise. remove_set may come while batches of the set
   // are under way: they still end.
-  virtual void add_set(int32_t /*id*/, std::shared_ptr<const SetLayout> /*layout*/) {}
+  virtual void add_set(int32_t /*id*/, const std::shared_ptr<const SetLayout>& /*layout*/) {}
   virtual void remove_set(int32_t /*id*/) {}
   // Starts a batch. Throws JobAborted instead of reporting its end when the job cannot go on.
   virtual void start(PlannedBatch& batch, BatchEnd& end) = 0;
@@ -62,6 +66,11 @@ class DataPath {
 
   // For the stall watch, from any thread: the global rank that holds up what is under way, or -1.
   virtual int waiting_for() const { return -1; }
+  // Device memory, any thread: copies a completed output of the engine's own to the caller's memory, in the order of
+  // the caller's stream, and has the engine's back. Throws Refused.
+  virtual void copy_output(Tensor& /*tensor*/, void* /*to*/, void* /*stream*/) {}
+  // What it found and what it does, as a JSON object, e.g. for `horovodrun --check`; "" if there is nothing to say.
+  virtual std::string report() { return ""; }
   // What a forked child must close.
   virtual std::vector<int> descriptors() const { return {}; }
 };

@@ -27,8 +27,16 @@ class Paths {
   void remove_set(int32_t id) {
     for (const auto& path : paths_) path->remove_set(id);
   }
+  // The host's path, which is the last, comes first: all ranks of the host know that the job has ended before a device
+  // is let go whose neighbours could take what it leaves behind for a result.
   void abort(const std::string& why) {
-    for (const auto& path : paths_) path->abort(why);
+    for (auto path = paths_.rbegin(); path != paths_.rend(); ++path) (*path)->abort(why);
+  }
+  // The first that has something to say.
+  std::string report() const {
+    for (const auto& path : paths_)
+      if (std::string text = path->report(); !text.empty()) return text;
+    return "{}";
   }
   int waiting_for() const {
     for (const auto& path : paths_)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "control/message.h"
@@ -11,6 +12,15 @@
 #include "util/status.h"
 
 namespace hvd {
+
+// A moment of a device's work: what comes after it sees what was done before it.
+class DevicePoint {
+ public:
+  virtual ~DevicePoint() = default;
+  virtual bool reached() const = 0;
+  // Puts it before everything that is given to the stream from now on.
+  virtual void precede(void* stream) const = 0;
+};
 
 struct Tensor {
   Tensor() = default;
@@ -23,12 +33,14 @@ struct Tensor {
   Share share;
 
   // This rank's own.
-  std::vector<int64_t> shape;   // of the input, with its own first dimension
-  size_t bytes = 0;             // of the input
-  const char* input = nullptr;  // memory of `device`
-  char* output = nullptr;       // null: see place_output
-  int32_t device = -1;          // -1: host memory
-  void* ready_event = nullptr;  // device memory: the input is there once this event has happened
+  std::vector<int64_t> shape;          // of the input, with its own first dimension
+  size_t bytes = 0;                    // of the input
+  const char* input = nullptr;         // memory of `device`
+  char* output = nullptr;              // null: see place_output
+  int32_t device = -1;                 // -1: host memory
+  void* ready_event = nullptr;         // device memory: the input is there once this event has happened,
+  std::shared_ptr<DevicePoint> ready;  // or this, where the path recorded it
+  void* stream = nullptr;              // the caller's
   hvd_alloc_fn alloc = nullptr;
   void* alloc_context = nullptr;
   int32_t index = 0;  // its place in the submission
@@ -37,9 +49,11 @@ struct Tensor {
   std::vector<int64_t> output_shape;
   std::vector<int64_t> received_splits;  // alltoall
   void* owned = nullptr;                 // the output, where it is the engine's memory
+  std::shared_ptr<void> on_device;       // likewise, a device's memory
+  std::shared_ptr<DevicePoint> result;   // device memory: the output is there once it is reached
   Status problem;                        // this rank alone has no result, although it took part
 
-  // Memory for an output whose shape is known only now: the request's, what its callback gives, or the engine's own.
+  // Host memory for an output whose shape is known only now: the request's, what its callback gives, or our own.
   char* place_output(std::vector<int64_t> output_shape);
 };
 

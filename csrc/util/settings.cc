@@ -54,13 +54,13 @@ std::string set_value(const std::string&, const std::string& text, std::string* 
   return "";
 }
 
-std::string set_choice(const std::string& name, const std::string& text, std::string* out,
-                       std::initializer_list<const char*> choices) {
-  std::string wanted = lower(text);
+// One of these, in any case.
+std::string set_choice(const std::string& name, const std::string& text, std::initializer_list<const char*> choices,
+                       std::string* out) {
   std::string list;
   for (const char* choice : choices) {
-    if (wanted == choice) {
-      *out = wanted;
+    if (lower(choice) == lower(text)) {
+      *out = choice;
       return "";
     }
     list += (list.empty() ? "" : ", ") + std::string(choice);
@@ -86,11 +86,16 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(log_hide_time);
   HVD_SETTING(cpu_operations);
   HVD_SETTING(thread_affinity);
+  if (name == "gpu_operations") return set_choice(name, value, {"auto", "NCCL", "direct", "host"}, &gpu_operations);
+  HVD_SETTING(num_nccl_streams, 1, 8);
+  HVD_SETTING(gpu_direct_bytes, 0, kUnlimited);
+  HVD_SETTING(cuda_library);
+  HVD_SETTING(nccl_library);
   HVD_SETTING(shm_slot_bytes, kMinSlot, kMaxSlot);
   HVD_SETTING(spin_us, -1, 1e6);
   HVD_SETTING(crypto_library);
 #undef HVD_SETTING
-  if (name == "link_security") return set_choice(name, value, &link_security, {"control", "integrity", "encrypt"});
+  if (name == "link_security") return set_choice(name, value, {"control", "integrity", "encrypt"}, &link_security);
   return "the engine has no setting called " + name;
 }
 

@@ -22,10 +22,15 @@ struct Settings {
   bool log_hide_time = false;
   std::string cpu_operations;  // "mpi": inter-host data over MPI; else sockets
   std::string thread_affinity;
-  int64_t shm_slot_bytes = 1 << 20;       // one staging buffer of a rank, e.g. 1 MiB
-  double spin_us = -1;                    // -1: chosen by the number of ranks and cores
-  std::string link_security = "control";  // what is sealed between hosts: see net/link_security.h
-  std::string crypto_library;             // path of libcrypto; empty: found
+  std::string gpu_operations = "auto";        // auto, NCCL, direct or host
+  int64_t num_nccl_streams = 1;               // communicators and streams of a set, used in turn
+  int64_t gpu_direct_bytes = 1 << 20;         // where both ways are there: batches up to this go the direct way
+  std::string cuda_library = "libcuda.so.1";  // where the driver is found
+  std::string nccl_library;                   // a path; empty: where the dynamic linker finds it
+  int64_t shm_slot_bytes = 1 << 20;           // one staging buffer of a rank, e.g. 1 MiB
+  double spin_us = -1;                        // -1: chosen by the number of ranks and cores
+  std::string link_security = "control";      // what is sealed between hosts: see net/link_security.h
+  std::string crypto_library;                 // path of libcrypto; empty: found
 
   // Sets one by its name. Returns "", or why it cannot be; the value then stays what it was.
   std::string set(const std::string& name, const std::string& value);

@@ -12,7 +12,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-API_VERSION = 2
+API_VERSION = 3
 
 _INT32_P = POINTER(c_int32)
 
@@ -69,6 +69,8 @@ class Request(ctypes.Structure):
         ("device", c_int32),
         ("priority", c_int32),
         ("ready_event", c_void_p),
+        ("stream", c_void_p),
+        ("wire_dtype", c_int32),
     ]
     keep: Tuple[Any, ...]  # what the addresses point into
 
@@ -128,6 +130,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_run": (c_int64, (c_void_p, c_int32, c_double, c_void_p)),
     "hvd_poll": (c_int32, (c_int64,)),
     "hvd_wait": (c_int32, (c_int64, c_double)),
+    "hvd_wait_stream": (c_int32, (c_int64, c_void_p, c_double)),
+    "hvd_copy_output": (c_int32, (c_int64, c_int32, c_void_p, c_void_p)),
     "hvd_result": (c_int32, (c_int64, c_int32, c_void_p)),
     "hvd_take": (c_void_p, (c_int64, c_int32)),
     "hvd_free": (None, (c_void_p,)),
@@ -136,6 +140,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_timeline_start": (c_int32, (c_char_p, c_int32)),
     "hvd_timeline_stop": (c_int32, ()),
     "hvd_metrics": (c_int64, (c_char_p, c_int64)),
+    "hvd_device_report": (c_int64, (c_char_p, c_int64)),
     "hvd_set_where": (None, (WHERE_FN,)),
 }
 

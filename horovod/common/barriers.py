@@ -20,12 +20,13 @@ def join(device: int = -1) -> int:
     Until then the other ranks' allreduces go on; this rank counts as zeros in them.
 
     Args:
-        device: accepted for compatibility; zeros need no device here.
+        device: the CUDA device for this rank's zeros in the others' reductions of GPU tensors; -1 is the
+            one it used before.
 
     Returns:
         The rank that joined last.
     """
-    handle = engine.run([engine.request(JOIN, "join.noname", UINT8, (), 0)])
+    handle = engine.run([engine.request(JOIN, "join.noname", UINT8, (), 0, device=max(device, -1))])
     try:
         return int(engine.output(handle).value)
     finally:

@@ -40,13 +40,20 @@ class Call(NamedTuple):
         )
 
     def request(
-        self, name: str, dtype: int, shape: Tuple[int, ...], input_ptr: int, output_ptr: int
+        self,
+        name: str,
+        dtype: int,
+        shape: Tuple[int, ...],
+        input_ptr: int,
+        output_ptr: int,
+        device: int = -1,
+        stream: int = 0,
     ) -> Request:
-        """The engine's request for one tensor."""
+        """The engine's request for one tensor; on a CUDA device, in the order of a stream."""
         verb, _, process_set, op, prescale, postscale, root, splits, _ = self
         return request(
             verb.kind, name, dtype, shape, input_ptr, output_ptr, op, root, splits, prescale, postscale,
-            process_set,
+            process_set, device, stream,
         )  # fmt: skip
 
     def for_gradient(self, verb: Optional[Verb] = None, **changes: Any) -> Call:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 
+from horovod.common import nvidia
 from horovod.rendezvous import mpi_library
 
 
@@ -20,8 +21,12 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL in use, 0 for none."""
-    return 0
+    """The version of NCCL that GPU tensors can use, e.g. 22809; 0 for none."""
+    found = nvidia.nccl() if nvidia.driver() else None
+    if found is None:
+        return 0
+    major, minor, patch = found.version
+    return major * 10000 + minor * 100 + patch
 
 
 def ddl_built() -> bool:
@@ -35,8 +40,8 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Whether collectives run on CUDA devices."""
-    return False
+    """Whether collectives run on CUDA devices: whether there is a driver."""
+    return nvidia.driver() is not None
 
 
 def rocm_built() -> bool:

@@ -87,8 +87,21 @@ SETTINGS: Tuple[Setting, ...] = (
             "Use MPI without its support for threads.",
             "library_options", "--mpi-threads-disable", "mpi_threads_disable", engine=False),
     Setting("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", int, 1,
-            "Number of streams on a GPU for NCCL's operations.",
-            "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=0, engine=False),
+            "How many NCCL communicators a process set has on its GPUs, each with a stream; batches take "
+            "them in turn. At most 8.",
+            "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=1, maximum=8),
+    Setting("gpu_operations", "HOROVOD_GPU_OPERATIONS", str, "auto",
+            "Which way GPU tensors go: NCCL, direct (ranks of one host map each other's memory), host "
+            "(through pinned host memory), or auto, which takes the best that is there.", "library_options",
+            choices=("auto", "nccl", "direct", "host")),
+    Setting("gpu_direct_bytes", "HOROVOD_GPU_DIRECT_BYTES", int, MEBIBYTE,
+            "Where GPU tensors can go both ways, batches up to this many bytes go the direct one and larger "
+            "ones over NCCL.", "tuning", minimum=0),
+    Setting("cuda_library", "HOROVOD_CUDA_LIBRARY", str, "libcuda.so.1",
+            "The NVIDIA driver's library.", "library_options"),
+    Setting("nccl_library", "HOROVOD_NCCL_LIBRARY", str, "",
+            "NCCL's library, if the framework has not loaded one; empty takes the nvidia-nccl wheel's, else "
+            "the system's.", "library_options"),
     Setting("thread_affinity", "HOROVOD_THREAD_AFFINITY", str, "",
             "Cores for the engine's thread: a comma list, one entry for each rank of the host.",
             "library_options", "--thread-affinity", "thread_affinity"),
@@ -161,7 +174,6 @@ DOES_NOTHING: Dict[str, str] = {
     "autotune_bayes_opt_max_samples": _BY_LOAD,
     "autotune_gaussian_process_noise": _BY_LOAD,
     "adasum_chunk_size": "Adasum needs no chunks",
-    "num_nccl_streams": "collectives of GPU tensors do not use NCCL",
     "controller": "this package's own sockets carry the control messages, whoever started the ranks",
 }
 

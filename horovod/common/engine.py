@@ -7,6 +7,9 @@
 
 The engine reads and writes that memory until the submission is complete. Who submits keeps it alive until
 then; who gives up before leaves it with `abandon`.
+
+Memory of a CUDA device is read and written by the device itself, in order with the caller's stream: use
+`wait_stream` instead of `wait`, which returns as soon as the work is enqueued.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from horovod.common.outputs import OwnedBuffer, output, take
 from horovod.common.requests import Standing, request
 
 __all__ = [
-    "OwnedBuffer", "Standing", "abandon", "output", "poll", "raise_for", "release", "request", "run",
-    "run_released", "submit", "take", "wait",
+    "OwnedBuffer", "Standing", "abandon", "copy_output", "output", "poll", "raise_for", "release", "request",
+    "run", "run_released", "submit", "take", "wait", "wait_stream",
 ]  # fmt: skip
 
 # A blocked wait returns this often to let Python handle signals (Ctrl-C).
@@ -65,6 +68,8 @@ def submit(requests: Sequence[Request], *, will_wait: bool = False, group: bool 
 def run(requests: Sequence[Request], keep: Any = ()) -> int:
     """Submits and waits in one call; returns the completed handle, to be released by the caller.
 
+    Device memory is waited for by the first request's stream, not by the caller.
+
     Args:
         keep: what the requests' addresses point into; it stays alive also if the wait is interrupted.
     """
@@ -74,7 +79,7 @@ def run(requests: Sequence[Request], keep: Any = ()) -> int:
     if handle < 0:
         raise_for(handle, _native.last_error())
     if status.value != OK:
-        _finish(handle, status.value, (requests, keep))
+        _finish(handle, status.value, requests[0], (requests, keep))
     return handle
 
 
@@ -86,18 +91,21 @@ def run_released(request: Request, keep: Any = ()) -> None:
     if handle < 0:
         raise_for(handle, _native.last_error())
     if status.value != OK:
-        _finish(handle, status.value, (request, keep))
+        _finish(handle, status.value, request, (request, keep))
     lib.hvd_release(handle)
 
 
-def _finish(handle: int, status: int, keep: Any) -> None:
+def _finish(handle: int, status: int, first: Request, keep: Any) -> None:
     """Ends a run that was not done at once: waits on, or raises and forgets the handle."""
     if status != TIMEOUT:
         text = _native.last_error()
         release(handle)
         raise_for(status, text)
     try:
-        wait(handle)
+        if first.device >= 0:
+            wait_stream(handle, first.stream or 0)
+        else:
+            wait(handle)
     except BaseException:
         abandon(handle, keep)
         raise
@@ -117,6 +125,26 @@ def wait(handle: int) -> None:
     status = hvd_wait(handle, WAIT_SLICE_S)
     while status == TIMEOUT:
         status = hvd_wait(handle, WAIT_SLICE_S)
+    if status != OK:
+        raise_for(status, _native.last_error())
+
+
+def wait_stream(handle: int, stream: int) -> None:
+    """Device memory: puts the submission before whatever the stream is given from now on.
+
+    Waits until its work is enqueued, not for the device; raises as `wait` does.
+    """
+    hvd_wait_stream = _native.lib().hvd_wait_stream
+    status = hvd_wait_stream(handle, stream, WAIT_SLICE_S)
+    while status == TIMEOUT:
+        status = hvd_wait_stream(handle, stream, WAIT_SLICE_S)
+    if status != OK:
+        raise_for(status, _native.last_error())
+
+
+def copy_output(handle: int, index: int, address: int, stream: int) -> None:
+    """Copies an output that the engine made in device memory, in the order of a stream that waits for it."""
+    status = _native.lib().hvd_copy_output(handle, index, address, stream)
     if status != OK:
         raise_for(status, _native.last_error())
 

@@ -30,21 +30,21 @@ class Handle:
         self._collect = collect
         self._keep = keep
 
-    def submission(self) -> int:
-        """The engine's number of it; waits where a device must finish first."""
-        return self._submission
-
     def done(self) -> bool:
         """Whether `result` would return, or raise, at once."""
         return self._submission == 0 or engine.poll(self._submission)
 
+    def wait(self, submission: int) -> None:
+        """Until the result can be used."""
+        engine.wait(submission)
+
     def result(self) -> Any:
         """Waits and returns the output; raises if the operation failed. Not again, unless interrupted."""
-        submission = self.submission()
+        submission = self._submission
         if submission == 0:
             return self._collect(0)
         try:
-            engine.wait(submission)
+            self.wait(submission)
         except KeyboardInterrupt:
             raise  # still under way: one may wait for it again
         except BaseException:

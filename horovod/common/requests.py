@@ -16,7 +16,7 @@ from horovod.common import names
 from horovod.common._native import Request
 from horovod.common.constants import GROUP, WILL_WAIT, Sum
 
-_PACK = struct.Struct("@IiPPPPPdd8iP").pack
+_PACK = struct.Struct("@IiPPPPPdd8iPPi4x").pack
 _REQUEST_SIZE = ctypes.sizeof(Request)
 _from_bytes = Request.from_buffer_copy
 _CACHE_LIMIT = 8192
@@ -40,6 +40,9 @@ def request(
     prescale: float = 1.0,
     postscale: float = 1.0,
     process_set: int = 0,
+    device: int = -1,
+    stream: int = 0,
+    wire: int = 0,
 ) -> Request:
     """One tensor of one collective, ready for `engine.submit` or `engine.run`.
 
@@ -49,6 +52,9 @@ def request(
         input_ptr, output_ptr: dense memory; equal for in-place; output 0 lets the engine allocate.
         root: broadcast's source, a global rank.
         splits: alltoall: rows for each member.
+        device: -1 for host memory, else the number of a CUDA device of this process.
+        stream: device memory: the CUDA stream the caller works on, 0 for the default one.
+        wire: device memory: FLOAT16 or BFLOAT16 for an allreduce that travels so, 0 for as it is.
 
     Raises:
         ValueError: a number does not fit, or the name cannot be sent.
@@ -64,10 +70,11 @@ def request(
         # fmt: off
         made = _from_bytes(_PACK(
             _REQUEST_SIZE, kind, c_name[1], input_ptr, output_ptr, c_shape[1], splits_address, prescale,
-            postscale, len(shape), dtype, op, root, process_set, n_splits, -1, 0, 0,
+            postscale, len(shape), dtype, op, root, process_set, n_splits, device, 0, 0, stream, wire,
         ))
         # fmt: on
     except (struct.error, OverflowError):
+        # E.g. a root of 2**40.
         raise _does_not_fit(name, op, root, process_set, prescale, postscale) from None
     made.keep = (c_name[0], c_shape[0], c_splits)
     return made
@@ -129,6 +136,7 @@ class Standing:
 
     INPUT = Request.input.offset // 8
     OUTPUT = Request.output.offset // 8
+    STREAM = Request.stream.offset // 8
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.requests = (Request * len(requests))(*requests)

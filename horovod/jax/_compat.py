@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from jax._src import core as _core
+from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 
 abstract_token = _core.abstract_token
@@ -43,6 +44,11 @@ for _registry in (
 ):
     _registry.add_type(CollectiveEffect)
     _registry.add_type(CompiledAheadEffect)
+
+
+def forget_failed_programs() -> None:
+    """On a GPU the token of a program that failed fails all that come after it. Lets those begin anew."""
+    _dispatch.runtime_tokens.clear()  # type: ignore[no-untyped-call]
 
 
 def in_program() -> bool:

@@ -20,7 +20,7 @@ from horovod.common.members import place_in
 from horovod.common.verbs import Result
 from horovod.jax import _eager
 from horovod.jax._compat import in_program, is_concrete
-from horovod.jax._primitive import bind
+from horovod.jax._primitive import bind, run
 
 Arrays = Tuple[Any, ...]
 
@@ -34,7 +34,7 @@ def collective(call: Call, arrays: Sequence[Any]) -> List[Any]:
         return []
     # The short way: jax takes ten times as long to find out that it has nothing to do.
     if is_concrete(arrays) and call.verb.result is not Result.EXCHANGED:
-        return _eager.run(call, arrays)[0]
+        return run(call, arrays)
     return list(_collective(call, tuple(arrays)))
 
 

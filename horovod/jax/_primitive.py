@@ -3,7 +3,8 @@
 
 Concrete arrays go to the engine at once. Inside a program it becomes a call of the XLA handler in
 csrc/glue/jax: operands and results share their memory where the operation allows it, the ordered effect ties
-the calls to each other, and a future completes them, so that no XLA thread ever waits.
+the calls to each other. On CPUs a future completes them, so that no XLA thread ever waits; on GPUs they are
+put in the order of XLA's stream.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from horovod.common.verbs import Result, scattered_rows
 from horovod.jax import _eager
 from horovod.jax._compat import abstract_token, all_effects, collective_effect
 
-_TARGET = "hvd_jax_collective"
+# By platform: the name of the XLA handler, which is also its symbol in the engine.
+_TARGETS = {"cpu": "hvd_jax_collective", "cuda": "hvd_jax_collective_cuda"}
 
 # Unnamed collectives of compiled programs share one name. They are ordered by the program and at most one
 # is in flight, so it cannot clash; it does not depend on the order in which ranks happen to trace; and ranks
@@ -42,9 +44,37 @@ def bind(call: Call, arrays: Sequence[Any]) -> List[Any]:
     return list(collective_p.bind(*arrays, call=call))  # type: ignore[no-untyped-call]
 
 
+def run(call: Call, arrays: Sequence[Any]) -> List[jax.Array]:
+    """The collective of arrays that have values.
+
+    On a CUDA device a program of this one call does it, in the order of the device's stream, where the shape
+    of the result is known. Otherwise it goes through host memory.
+    """
+    if call.verb.result in (Result.SAME, Result.SCATTERED) and all(_on_cuda(array) for array in arrays):
+        return list(_program(call._replace(name=None))(*arrays))
+    return _eager.run(call, arrays)[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _program(call: Call) -> Any:
+    return jax.jit(lambda *arrays: bind(call, arrays))
+
+
+def _on_cuda(array: Any) -> bool:
+    if not isinstance(array, jax.Array):
+        return False
+    devices = array.devices()
+    return len(devices) == 1 and _is_cuda(next(iter(devices)))
+
+
+@functools.lru_cache(maxsize=256)
+def _is_cuda(device: Any) -> bool:
+    return device.platform in ("gpu", "cuda") and "cuda" in device.client.platform_version.lower()
+
+
 @collective_p.def_impl  # type: ignore[untyped-decorator]
 def _evaluate(*arrays: Any, call: Call) -> List[jax.Array]:
-    return _eager.run(call, arrays)[0]
+    return run(call, arrays)
 
 
 @collective_p.def_effectful_abstract_eval  # type: ignore[untyped-decorator]
@@ -83,17 +113,17 @@ def _compiled_name(call: Call, count: int) -> str:
 
 
 @functools.cache
-def _register_target() -> None:
-    handler = _native.lib().hvd_jax_collective
-    capsule = jax.ffi.pycapsule(handler)  # type: ignore[no-untyped-call]
-    jax.ffi.register_ffi_target(_TARGET, capsule, platform="cpu")
+def _registered_target(platform: str) -> str:
+    target = _TARGETS[platform]
+    capsule = jax.ffi.pycapsule(getattr(_native.lib(), target))  # type: ignore[no-untyped-call]
+    jax.ffi.register_ffi_target(target, capsule, platform="CUDA" if platform == "cuda" else platform)
+    return target
 
 
-def _lower(ctx: Any, *operands: Any, call: Call) -> Any:
-    _register_target()
+def _lower(ctx: Any, *operands: Any, call: Call, platform: str) -> Any:
     in_place = call.verb.result is Result.SAME
     lower = jax.ffi.ffi_lowering(
-        _TARGET,
+        _registered_target(platform),
         has_side_effect=True,
         operand_output_aliases={i: i for i in range(1, len(operands) + 1)} if in_place else None,
     )
@@ -117,12 +147,13 @@ def _lower(ctx: Any, *operands: Any, call: Call) -> Any:
     return outputs
 
 
-mlir.register_lowering(collective_p, _lower, platform="cpu")
+for _platform in _TARGETS:
+    mlir.register_lowering(collective_p, functools.partial(_lower, platform=_platform), platform=_platform)
 
 
 def _lower_elsewhere(ctx: Any, *operands: Any, call: Call) -> Any:
     raise NotImplementedError(
-        "horovod.jax compiles collectives for the CPU only. On other devices call them outside of jit: "
+        "horovod.jax compiles collectives for CPUs and CUDA only. On other devices call them outside of jit: "
         "compute the gradients in a jitted function, reduce them with hvd.allreduce(grads), and apply them "
         "in another one."
     )

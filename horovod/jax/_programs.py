@@ -8,7 +8,7 @@ import jax
 from horovod.common import barriers
 from horovod.common.basics import basics
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.jax._compat import in_program
+from horovod.jax._compat import forget_failed_programs, in_program
 
 
 def finish() -> None:
@@ -44,3 +44,4 @@ def _refuse_inside(function: str) -> None:
 basics.before_shutdown(finish)
 # Gathered shapes and ranks are part of compiled programs; a new world must compile them anew.
 basics.at_shutdown(jax.clear_caches)
+basics.at_shutdown(forget_failed_programs)

@@ -18,7 +18,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from horovod.common import _native, config, constants
+from horovod.common import _native, config, constants, nvidia
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.rendezvous import shared_memory
@@ -64,7 +64,9 @@ def start(identity: Identity, facts: Callable[[Identity], Card]) -> World:
 
 def configure_engine() -> None:
     """Hands the settings to the engine. Raises ValueError for one that is wrong."""
-    for name, value in config.engine_settings().items():
+    settings = config.engine_settings()
+    settings["nccl_library"] = settings["nccl_library"] or nvidia.nccl_wheel()
+    for name, value in settings.items():
         if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:
             raise ValueError(f"{config.BY_NAME[name].env}: {_native.last_error()}")
 
@@ -162,7 +164,6 @@ def _card(me: Identity) -> Card:
         "version": __version__,
         "pid": os.getpid(),
         "nonce": os.urandom(8).hex(),
-        "link_security": str(config.get("link_security")).lower(),
     }
 
 
@@ -205,11 +206,6 @@ def _misfit(cards: List[Card]) -> str:
             )
         if card["size"] != first["size"]:
             return f"{who} believes in {card['size']} ranks, rank 0 on {first['host']} in {first['size']}"
-        if card["link_security"] != first["link_security"]:
-            return (
-                f"{who} has HOROVOD_LINK_SECURITY={card['link_security']} but rank 0 on {first['host']} has "
-                f"{first['link_security']}: set it to the same value everywhere"
-            )
         ours, theirs = first.get("process_sets"), card.get("process_sets")
         if ours != theirs:
             return (

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from typing import List, Optional, Tuple
 
-from horovod.common import capabilities
+from horovod.common import capabilities, nvidia
 from horovod.version import __version__
 
 # shown name, module, distributions that provide it, what to install
@@ -51,6 +51,7 @@ def _details() -> List[str]:
     lines.append(
         "    Gloo: the built-in engine (shared memory on a host, TCP between hosts); nothing to install"
     )
+    lines.append(f"    NVIDIA driver: {_driver()}")
     lines.append(f"    NCCL: {_nccl()}")
     lines.append(f"    Engine library: {_engine()}")
     lines.append(f"    ssh: {shutil.which('ssh') or 'not installed (needed only for jobs on several hosts)'}")
@@ -84,10 +85,19 @@ def _mpi() -> str:
     return f"{text}, {mpirun} ({words[0].strip() if words else 'does not tell its version'})"
 
 
+def _driver() -> str:
+    found = nvidia.driver()
+    if found is None:
+        return "not found (needed for tensors on GPUs)"
+    return f"{found.text() or 'of unknown version'}, {found.path}"
+
+
 def _nccl() -> str:
-    if capabilities.nccl_built():
-        return f"version {capabilities.nccl_built()}"
-    return "not used: tensors on a GPU are reduced through host memory"
+    found = nvidia.nccl()
+    if found is None:
+        return "not found (pip install nvidia-nccl-cu12; ranks of one host can do without)"
+    used = "" if capabilities.nccl_built() else "; not used, as there is no driver"
+    return f"{found.text()}, {found.origin}: {found.path}{used}"
 
 
 def _engine() -> str:

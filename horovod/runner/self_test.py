@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 _SMALL, _LARGE = 4, 16 << 20
 
@@ -33,6 +33,7 @@ def main() -> int:
     from horovod.common.basics import basics
     from horovod.common.objects import allgather_object
     from horovod.rendezvous.detection import detect
+    from horovod.runner import gpu_check
 
     identity = detect()
     started = time.monotonic()
@@ -53,13 +54,16 @@ def main() -> int:
     latency = _seconds_per_allreduce(_SMALL, 200)
     large = _seconds_per_allreduce(_LARGE, 5)
     wrong = [rank for rank, ok in enumerate(allgather_object(right, name="self_test.right")) if not ok]
+    gpus = gpu_check.lines()
     if basics.rank() == 0:
-        print(report(everybody, latency, large, wrong), flush=True)
+        print(report(everybody, latency, large, wrong, gpus), flush=True)
     basics.shutdown()
     return 1 if wrong else 0
 
 
-def report(everybody: List[Dict[str, Any]], latency: float, large: float, wrong: List[int]) -> str:
+def report(
+    everybody: List[Dict[str, Any]], latency: float, large: float, wrong: List[int], gpus: Sequence[str] = ()
+) -> str:
     """What rank 0 prints."""
     hosts: Dict[str, List[Dict[str, Any]]] = {}
     for one in everybody:
@@ -75,6 +79,7 @@ def report(everybody: List[Dict[str, Any]], latency: float, large: float, wrong:
     lines.append(f"hvd.init() took {max(one['init_ms'] for one in everybody):.0f} ms at most")
     lines.append(f"allreduce of {_SMALL} bytes: {latency * 1e6:.1f} us")
     lines.append(f"allreduce of {_LARGE >> 20} MiB: {large * 1e3:.1f} ms ({_LARGE / large / 1e9:.2f} GB/s)")
+    lines += gpus
     lines += _advice(hosts, large)
     verdict = f"FAILED: wrong sums on ranks {wrong}" if wrong else "all results are right"
     return "\n  ".join(lines) + "\n" + verdict

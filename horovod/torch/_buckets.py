@@ -6,7 +6,7 @@ Their requests are built once for the running engine; from step to step only the
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List
 
 import torch
 
@@ -14,8 +14,8 @@ from horovod.common import _native, names
 from horovod.common.calls import Call
 from horovod.common.exceptions import raise_for
 from horovod.common.requests import Standing
+from horovod.torch._cuda import current_stream, device_of
 from horovod.torch._slots import Slot
-from horovod.torch._staging import StagedHandle
 from horovod.torch._tensor import CODES
 
 
@@ -23,8 +23,7 @@ class Bucket:
     """Slots that are submitted together, and their standing requests."""
 
     __slots__ = (
-        "_shapes", "_standing", "handle", "loud", "missing", "nbytes", "quiet", "slots",
-        "staged", "words",
+        "_shapes", "_standing", "devices", "handle", "loud", "missing", "nbytes", "quiet", "slots", "words",
     )  # fmt: skip
 
     def __init__(self, slots: List[Slot]) -> None:
@@ -48,10 +47,12 @@ class Bucket:
         self._shapes = [slot.shape for slot in self.slots]
         self._standing = Standing(
             [
-                call.request(name, CODES.get(slot.dtype, 0), slot.shape, 0, 0)
+                call.request(name, CODES.get(slot.dtype, 0), slot.shape, 0, 0, slot.device)
                 for slot, name in zip(self.slots, wire_names)
             ]
         )
+        for request, slot in zip(self._standing.requests, self.slots):
+            request.wire_dtype = slot.cast
         # For the hook: the shortest way to send the one gradient of most buckets.
         self.quiet, self.loud, self.words = self._standing.quiet, self._standing.loud, self._standing.words
         self.reset()
@@ -60,18 +61,24 @@ class Bucket:
         """Ready for the next reduction."""
         self.missing = len(self.slots)  # gradients that are not there yet
         self.handle = 0  # the engine's, while under way
-        self.staged: Optional[StagedHandle] = None  # while a device prepares what is to be sent
+        self.devices = {slot.device for slot in self.slots} - {-1}  # whose streams wait for the result
         for slot in self.slots:
             slot.clear()
 
-    def point(self, slot: Slot, address: int) -> None:
-        """Says where a slot's gradient lies this time."""
+    def point(self, slot: Slot, tensor: torch.Tensor) -> None:
+        """Says where a slot's gradient lies this time, or what travels for it."""
         request = self._standing.requests[slot.index]
-        request.input = request.output = address
+        request.input = request.output = tensor.data_ptr()
+        device = device_of(tensor)
+        if device >= 0:
+            request.stream = current_stream(device)
+        if device != request.device:  # the model was moved since
+            request.device, request.wire_dtype = device, slot.cast if device >= 0 else 0
+            self.devices = {one.device for one in self._standing.requests} - {-1}
 
     def carry(self, slot: Slot, wire: torch.Tensor) -> None:
         """Says what travels for a slot's gradient this time: it may be of another type and shape."""
-        self.point(slot, wire.data_ptr())
+        self.point(slot, wire)
         self._standing.requests[slot.index].dtype = CODES[wire.dtype]
         shape = tuple(wire.shape)
         if shape != self._shapes[slot.index]:
@@ -79,27 +86,12 @@ class Bucket:
             self._standing.reshape(slot.index, shape)
 
     def send(self, wake: bool) -> None:
-        """Submits the gradients, now or when their device is ready. Raises what the engine refuses."""
-        events = [slot.event for slot in self.slots if slot.event is not None]
-        if events:
-            self.staged = StagedHandle(events, lambda: self._submitted(wake), _no_result, self.memory())
-        else:
-            self.handle = self._submitted(wake)
-
-    def _submitted(self, wake: bool) -> int:
+        """Submits the gradients. Raises what the engine refuses."""
         handle: int = _native.lib().hvd_submit(*(self.loud if wake else self.quiet))
         if handle < 0:
             raise_for(handle, _native.last_error())
-        return handle
-
-    def submission(self) -> int:
-        """The engine's handle; waits for the device."""
-        return self.handle if self.staged is None else self.staged.submission()
+        self.handle = handle
 
     def memory(self) -> Any:
         """What the engine reads and writes for this bucket."""
         return [(slot.grad, slot.storage, slot.wire) for slot in self.slots]
-
-
-def _no_result(submission: int) -> None:
-    """The result is in the slots' memory."""

@@ -12,6 +12,7 @@ from horovod.common import _native, engine
 from horovod.common.constants import OK, TIMEOUT
 from horovod.common.exceptions import raise_for
 from horovod.torch._buckets import Bucket
+from horovod.torch._cuda import current_stream
 from horovod.torch._slots import Slot
 
 # The engine's thread is woken once so many bytes are ready. Waking it for every bias would cost backward more
@@ -76,12 +77,16 @@ class Flight:
         wait, release = library.hvd_wait, library.hvd_release
         while self.buckets:  # an interrupted wait can be taken up again
             bucket = self.buckets[0]
-            submission = bucket.handle or bucket.submission()
-            status = wait(submission, engine.WAIT_SLICE_S)
-            while status == TIMEOUT:  # returns to Python now and then, for Ctrl-C
+            submission = bucket.handle
+            if bucket.devices:
+                for device in bucket.devices:  # the gradients are used on its current stream
+                    engine.wait_stream(submission, current_stream(device))
+            else:
                 status = wait(submission, engine.WAIT_SLICE_S)
-            if status != OK:
-                raise_for(status, _native.last_error())
+                while status == TIMEOUT:  # returns to Python now and then, for Ctrl-C
+                    status = wait(submission, engine.WAIT_SLICE_S)
+                if status != OK:
+                    raise_for(status, _native.last_error())
             release(submission)
             slot = bucket.slots[0]
             if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
@@ -107,8 +112,6 @@ class Flight:
     def abandon(self) -> None:
         """Forgets what is under way, after a failure. Memory the engine may still write to is kept for it."""
         for bucket in self.buckets:
-            if bucket.staged is not None:
-                bucket.staged.cancel()
-            elif bucket.handle:
+            if bucket.handle:
                 engine.abandon(bucket.handle, bucket.memory())
         self.clear()

@@ -16,13 +16,14 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from horovod.common import _native
 from horovod.common.constants import Average
 from horovod.common.requests import Standing
+from horovod.torch._cuda import current_stream, device_of
 from horovod.torch._flight import WAKE_BYTES, current_task
 from horovod.torch._slots import Slot
 
 if TYPE_CHECKING:
     from horovod.torch._reducer import GradientReducer
 
-_INPUT, _OUTPUT = Standing.INPUT, Standing.OUTPUT
+_INPUT, _OUTPUT, _STREAM = Standing.INPUT, Standing.OUTPUT, Standing.STREAM
 
 
 class _Owner(NamedTuple):
@@ -66,10 +67,18 @@ def _after_accumulation(
         flight = slot.flight
         if slot.fast and flight.fast and slot.grad is None:
             grad = param.grad
-            if grad is not None and grad.dtype is dtype and grad.is_contiguous():
+            device = slot.device
+            if (
+                grad is not None
+                and grad.dtype is dtype
+                and grad.is_contiguous()
+                and device_of(grad) == device
+            ):
                 bucket = slot.bucket
                 words = bucket.words
                 words[_INPUT] = words[_OUTPUT] = grad.data_ptr()
+                if device >= 0:
+                    words[_STREAM] = current_stream(device)
                 unannounced = flight.unannounced + bucket.nbytes
                 if unannounced < WAKE_BYTES:
                     handle = submit(*bucket.quiet)

@@ -8,7 +8,7 @@ the shape, into memory of the engine.
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -19,7 +19,7 @@ from horovod.common.calls import Call
 from horovod.common.handles import Handle
 from horovod.common.members import place_in
 from horovod.common.verbs import Result, scattered_rows
-from horovod.torch import _staging
+from horovod.torch._cuda import StreamHandle, current_stream, device_of
 from horovod.torch._tensor import CODES, from_wire, is_plain, lasting_view, to_wire
 
 
@@ -27,7 +27,8 @@ class Operation:
     """One submission: its requests, what they point into, and how its outputs are made."""
 
     __slots__ = (
-        "_call", "_events", "_grouped", "_in_place", "_inputs", "_lasting", "_outputs", "_requests", "_wires",
+        "_call", "_grouped", "_in_place", "_inputs", "_lasting", "_outputs", "_requests", "_streams",
+        "_wires",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +51,7 @@ class Operation:
         self._wires: List[torch.Tensor] = []
         self._outputs: List[Optional[torch.Tensor]] = []
         self._requests: List[Request] = []
-        self._events: List[Any] = []
+        self._streams: Dict[int, int] = {}  # of the CUDA devices: the current ones
         names = call.wire_names(len(tensors)) if grouped else [call.wire_name()]
         for tensor, name in zip(tensors, names):
             self._add(tensor, name)
@@ -62,13 +63,7 @@ class Operation:
         else:
             wire = to_wire(tensor, call.op if call.verb.reductions else None)
             private = wire.data_ptr() != tensor.data_ptr()  # a copy: may be overwritten
-            if wire.is_cuda:
-                wire, event = _staging.to_host(wire)
-                self._events.append(event)
-                private = True
-            elif not wire.is_cpu:
-                wire, private = wire.cpu(), True
-            elif self._lasting and not private:
+            if self._lasting and not private:
                 wire = lasting_view(wire)
         output: Optional[torch.Tensor] = None
         if result is Result.SAME:
@@ -76,20 +71,24 @@ class Operation:
         elif result is Result.SCATTERED:
             check_rows(call.verb, wire.dim())
             rows = scattered_rows(wire.shape[0], *place_in(call.process_set, call.verb))
-            output = torch.empty((rows, *wire.shape[1:]), dtype=wire.dtype)
+            output = torch.empty((rows, *wire.shape[1:]), dtype=wire.dtype, device=wire.device)
         self._wires.append(wire)
         self._outputs.append(output)
         written = 0 if output is None else output.data_ptr()
+        device, stream = device_of(wire), 0
+        if device >= 0:
+            stream = self._streams[device] = current_stream(device)
         self._requests.append(
-            call.request(name, CODES[wire.dtype], tuple(wire.shape), wire.data_ptr(), written)
+            call.request(name, CODES[wire.dtype], tuple(wire.shape), wire.data_ptr(), written, device, stream)
         )
 
     def run(self) -> Any:
         """Submits, waits and returns the outputs."""
         if not self._requests:
             return self._collect(0)
-        for event in self._events:
-            event.synchronize()
+        if self._streams:
+            submission = engine.submit(self._requests, will_wait=True)
+            return StreamHandle(submission, self._collect, self, self._streams).result()
         submission = engine.run(self._requests, self)
         try:
             return self._collect(submission)
@@ -98,13 +97,10 @@ class Operation:
 
     def start(self) -> int:
         """Submits and returns a handle for `poll` and `synchronize`."""
-        if self._events:
-            return handles.register(_staging.StagedHandle(self._events, self._submit, self._collect, self))
-        submission = self._submit() if self._requests else 0
+        submission = engine.submit(self._requests) if self._requests else 0
+        if self._streams:
+            return handles.register(StreamHandle(submission, self._collect, self, self._streams))
         return handles.register(Handle(submission, self._collect, self))
-
-    def _submit(self) -> int:
-        return engine.submit(self._requests)
 
     def _collect(self, submission: int) -> Any:
         results = [self._output(submission, index) for index in range(len(self._requests))]
@@ -113,7 +109,7 @@ class Operation:
     def _output(self, submission: int, index: int) -> Any:
         tensor, wire, output = self._inputs[index], self._wires[index], self._outputs[index]
         if output is None:
-            gathered, splits = _take(submission, index, wire.dtype)
+            gathered, splits = (_take if device_of(wire) < 0 else _copy)(submission, index, wire)
             made = from_wire(gathered, tensor)
             return (made, splits) if self._call.verb.result is Result.EXCHANGED else made
         if self._in_place:
@@ -128,22 +124,34 @@ class Operation:
         return made
 
 
-def _take(submission: int, index: int, dtype: torch.dtype) -> Tuple[torch.Tensor, torch.Tensor]:
+def _take(submission: int, index: int, wire: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
     """An output whose memory the engine allocated, without a copy; alltoall's received splits with it."""
-    buffer = engine.take(submission, index, dtype.itemsize)
+    buffer = engine.take(submission, index, wire.dtype.itemsize)
     splits = torch.tensor(buffer.splits, dtype=torch.int32)
     if buffer.nbytes == 0:
-        return torch.empty(buffer.shape, dtype=dtype), splits
-    return torch.frombuffer(buffer.array(), dtype=dtype).view(buffer.shape), splits
+        return torch.empty(buffer.shape, dtype=wire.dtype), splits
+    return torch.frombuffer(buffer.array(), dtype=wire.dtype).view(buffer.shape), splits
+
+
+def _copy(submission: int, index: int, wire: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    """The same on a CUDA device: a copy, in memory of torch's own, in the order of the current stream."""
+    there = engine.output(submission, index)
+    made = torch.empty(there.shape_tuple(), dtype=wire.dtype, device=wire.device)
+    engine.copy_output(submission, index, made.data_ptr(), current_stream(device_of(wire)))
+    return made, torch.tensor(there.splits_list(), dtype=torch.int32)
 
 
 def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
     """Blocking, of one tensor; the commonest case takes the shortest way."""
     if call.verb.result is not Result.SAME or not is_plain(tensor):
         return Operation(call, (tensor,), in_place).run()
-    output = tensor if in_place else torch.empty_like(tensor)
-    request = call.request(
-        call.wire_name(), CODES[tensor.dtype], tensor.shape, tensor.data_ptr(), output.data_ptr()
-    )
+    address, code = tensor.data_ptr(), CODES[tensor.dtype]
+    output, written = tensor, address
+    if not in_place:
+        output = torch.empty_like(tensor)
+        written = output.data_ptr()
+    device = device_of(tensor)
+    stream = current_stream(device) if device >= 0 else 0
+    request = call.request(call.wire_name(), code, tensor.shape, address, written, device, stream)
     engine.run_released(request, (tensor, output))
     return output

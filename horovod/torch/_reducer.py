@@ -151,7 +151,7 @@ class GradientReducer:
                     and slot.compressor is None
                     and slot.strides is None
                     and slot.dtype in CODES
-                    and slot.param.is_cpu
+                    and (slot.param.is_cpu or slot.device >= 0)
                 )
         self._choose_way()
 
@@ -202,7 +202,7 @@ class GradientReducer:
         bucket = slot.bucket
         if slot.is_direct(grad):
             slot.storage = grad.untyped_storage()
-            bucket.point(slot, grad.data_ptr())
+            bucket.point(slot, grad)
         elif grad.is_sparse and not slot.as_dense:
             self._gather(slot, grad)
             return

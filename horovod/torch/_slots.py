@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.torch import _staging
+from horovod.torch._cuda import device_of
 from horovod.torch._tensor import CODES, to_wire
+from horovod.torch.compression import BF16Compressor, FP16Compressor
 
 if TYPE_CHECKING:
     from horovod.torch._buckets import Bucket
     from horovod.torch._flight import Flight
 
+_CASTS = (FP16Compressor, BF16Compressor)
 DIRTY = -1  # in Slot.round: holds local contributions that were not reduced
 
 
@@ -33,9 +35,9 @@ class Slot:
     """One parameter and the state of its gradient in the current step."""
 
     __slots__ = (
-        "__weakref__", "as_dense", "base", "bucket", "compressor", "context", "dtype", "event", "fast",
-        "finish", "flight", "grad", "index", "name", "param", "passes", "reduced", "round", "shape", "sparse",
-        "storage", "strides", "wire",
+        "__weakref__", "as_dense", "base", "bucket", "cast", "compressor", "context", "device", "dtype",
+        "fast", "finish", "flight", "grad", "index", "name", "param", "passes", "reduced", "round", "shape",
+        "sparse", "storage", "strides", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -45,8 +47,12 @@ class Slot:
         self.param = param
         self.flight = flight
         self.compressor = compressor  # None: gradients travel as they are
+        self.cast = 0  # the type in which they travel on a GPU, where the engine casts them
         self.as_dense = as_dense  # sparse gradients travel as dense ones
         self.dtype = param.dtype
+        self.device = device_of(param)
+        if self.device >= 0 and compressor in _CASTS and self.dtype in (torch.float32, torch.float64):
+            self.cast, self.compressor = CODES[compressor.wire], None
         # A channels_last parameter has channels_last gradients: these travel in memory order, uncopied.
         layout = None if param.is_contiguous() else dense_layout(param)
         self.strides = None if layout is None else param.stride()
@@ -67,14 +73,13 @@ class Slot:
         self.storage: Optional[torch.UntypedStorage] = None  # its memory: users may do `grad.data = other`
         self.wire: Optional[torch.Tensor] = None  # what travels, if it is not the gradient's own memory
         self.context: Any = None
-        self.event: Any = None
         self.finish: Optional[Callable[[], torch.Tensor]] = None  # of a sparse reduction
 
     def is_direct(self, grad: torch.Tensor) -> bool:
         """Whether the gradient's memory can travel as it is."""
         return (
             self.compressor is None
-            and grad.is_cpu
+            and (grad.is_cpu or device_of(grad) >= 0)
             and grad.layout is torch.strided
             and grad.dtype is self.dtype
             and (grad.is_contiguous() if self.strides is None else grad.stride() == self.strides)
@@ -93,11 +98,7 @@ class Slot:
         if self.compressor is not None:
             wire, self.context = self.compressor.compress(grad)
         wire = to_wire(wire, reduce_op)
-        if wire.is_cuda:
-            wire, self.event = _staging.to_host(wire)
-        elif not wire.is_cpu:
-            wire = wire.cpu()
-        elif wire.data_ptr() == grad.data_ptr():
+        if wire.data_ptr() == grad.data_ptr():
             wire = wire.clone()  # a compressor that changed nothing; the gradient is overwritten when done
         self.wire = wire
         return wire

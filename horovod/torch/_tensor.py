@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between torch tensors and the flat host memory that the engine reads and writes.
+"""Between torch tensors and the flat memory that the engine reads and writes.
 
-The engine knows dense host memory of thirteen element types. A tensor that already is such memory is
-used where it lies. Everything else is brought into that form by `to_wire`:
+The engine knows dense memory of thirteen element types, on the host or on a CUDA device. A tensor that is
+such memory is used where it lies. Everything else is brought into that form by `to_wire`:
 
     non-contiguous, expanded, channels_last   a contiguous copy, in logical order, so that ranks whose
                                               tensors are laid out differently still mean the same elements
     complex                                   a real view with one more dimension (sums only)
     float8                                    a byte view (moved, never reduced)
-    CUDA                                      a copy in pinned host memory, see `_staging`
-    other devices                             a host copy
+    devices other than CUDA's                 a host copy
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any, Callable, Dict, Optional
 import torch
 
 from horovod.common import constants
+from horovod.torch._cuda import device_of
 
 CODES: Dict[torch.dtype, int] = {
     torch.uint8: constants.UINT8,
@@ -48,7 +48,7 @@ _LINEAR = frozenset((constants.Average, constants.Sum))
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the tensor's own memory can be handed to the engine as it is."""
     return (
-        tensor.is_cpu
+        (tensor.is_cpu or device_of(tensor) >= 0)
         and tensor.layout is torch.strided
         and tensor.is_contiguous()
         and tensor.dtype in CODES
@@ -68,20 +68,20 @@ _is_resizable: Callable[[Any], bool] = getattr(torch.UntypedStorage, "resizable"
 
 
 def lasting_view(tensor: torch.Tensor) -> torch.Tensor:
-    """A view of a host tensor's memory that stays, for use beyond the call that the tensor was given to.
+    """A view of a tensor's memory that stays, for use beyond the call that the tensor was given to.
 
     `tensor.data = other` and `tensor.set_(...)` leave it alone, and resizing that memory is an error from now
-    on.
+    on, if it is on the host.
     """
     storage = tensor.untyped_storage()
-    if _is_resizable(storage):
+    if tensor.is_cpu and _is_resizable(storage):
         # What NumPy has seen cannot be resized. There is no other way to say so from Python.
         torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
     return tensor.detach()
 
 
 def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tensor:
-    """The tensor as contiguous memory of a dtype the engine knows, still on its own device.
+    """The tensor as contiguous memory of a dtype and a device the engine knows.
 
     It shares the tensor's memory where that is possible. `reduce_op` is None for the verbs that only move
     elements; these take dtypes which cannot be added.
@@ -102,6 +102,8 @@ def to_wire(tensor: torch.Tensor, reduce_op: Optional[int] = None) -> torch.Tens
         wire = tensor.contiguous().view(torch.uint8)
     else:
         raise ValueError(f"Tensor type {kind_of(tensor)} is not supported.")
+    if not wire.is_cpu and device_of(wire) < 0:
+        return wire.cpu().contiguous()
     return wire if wire.is_contiguous() else wire.contiguous()
 
 

@@ -251,3 +251,25 @@ def joined():
 
 def test_join_with_uneven_data():
     assert run("tensorflow", joined) == [([2.0] * 3, 1), ([2.0] * 3 + [1.0] * 2, 1)]
+
+
+def registered_kernels():
+    """For each of our ops: device -> arguments in host memory."""
+    from tensorflow.python.framework import kernels
+
+    import horovod.tensorflow as hvd
+
+    hvd.allreduce([1.0], op=hvd.Sum)  # maps the library
+    found = {}
+    for kernel in kernels.get_all_registered_kernels().kernel:
+        if kernel.op.startswith("Horovod"):
+            found.setdefault(kernel.op, {})[kernel.device_type] = sorted(kernel.host_memory_arg)
+    return found
+
+
+def test_kernels_for_gpus_take_host_memory():
+    """They are the ones for CPUs. TensorFlow copies for them, and tf.device("/GPU:0") finds them."""
+    for found in run("tensorflow", registered_kernels):
+        assert found["HorovodAllreduce"] == {"CPU": [], "GPU": ["sum", "tensor"]}
+        assert found["HorovodAlltoall"]["GPU"] == ["output", "received_splits", "splits", "tensor"]
+        assert all(set(devices) == {"CPU", "GPU"} for devices in found.values()), found

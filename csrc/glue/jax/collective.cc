@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd_jax_collective: the XLA handler behind every jitted collective.
+ * hvd_jax_collective, hvd_jax_collective_cuda: the XLA handlers behind every jitted collective, on CPUs and GPUs.
  *
  *   operands: token, tensor 0 .. n-1        results: token, output 0 .. n-1
  *   attributes: kind, name, reduce_op, root, process_set, prescale, postscale, splits
  *
- * The handler submits the tensors as one (atomic) group and returns at once with a future that is
+ * On CPUs the handler submits the tensors as one (atomic) group and returns at once with a future that is
  * completed when the engine is done, so that no XLA thread ever waits for another rank. XLA keeps the memory of
  * operands and results alive until then, but not the call frame that describes them: what is needed later is copied.
  * The token only orders the calls; it has no memory.
@@ -145,51 +145,68 @@ void on_done(void* context, int64_t, int32_t status, const char* error) {
   CompletionThread::instance().post([call, status, text = std::move(text)] { finish(call, status, text); });
 }
 
-Error* submit(CallFrame* frame) {
-  const Api* api = frame->api;
-  if (api->struct_size < offsetof(Api, future_set_error) + sizeof(void*))
-    return make_error(api, HVD_ABORTED, "horovod.jax needs a jax with asynchronous FFI calls (0.6 or newer)");
+/* The tensors of a call as requests to the engine, and what they point into. */
+struct Requests {
+  std::vector<std::string> names;
+  std::vector<int64_t> splits;
+  std::vector<hvd_request> items;
+  bool sized_by_peers = false;
+  const char* problem = nullptr;
 
+  hvd_alloc_fn alloc() const { return sized_by_peers ? place_output : nullptr; }
+  int32_t size() const { return static_cast<int32_t>(items.size()); }
+};
+
+/* device, stream: as in hvd_request. */
+std::unique_ptr<Requests> describe(CallFrame* frame, Call* call, int32_t device, void* stream) {
   const AttributeReader attributes(frame->attributes);
   const std::vector<Buffer*> inputs = tensors_of(frame->arguments);
   const std::string name = attributes.text("name");
-  const std::vector<int64_t> splits = attributes.int64s("splits");
   const int32_t kind = attributes.int32("kind");
-  const auto n = static_cast<int32_t>(inputs.size());
-  const bool sized_by_peers = kind == HVD_ALLGATHER || kind == HVD_ALLTOALL || kind == HVD_REDUCESCATTER;
+  const size_t n = inputs.size();
 
-  auto call = std::make_unique<Call>();
-  call->api = api;
+  call->api = frame->api;
   for (const Buffer* output : tensors_of(frame->results))
     call->outputs.push_back({output->data, {output->dims, output->dims + output->rank}});
-  if (call->outputs.size() != inputs.size())
-    return make_error(api, HVD_INVALID, "horovod.jax: a call needs one result for each operand");
-
-  std::vector<std::string> names(n);
-  std::vector<hvd_request> requests(n);
-  for (int32_t i = 0; i < n; ++i) {
-    names[i] = n == 1 ? name : name + "_" + std::to_string(i + 1) + "of" + std::to_string(n);
-    hvd_request& request = requests[i];
+  auto made = std::make_unique<Requests>();
+  made->sized_by_peers = kind == HVD_ALLGATHER || kind == HVD_ALLTOALL || kind == HVD_REDUCESCATTER;
+  made->splits = attributes.int64s("splits");
+  made->names.resize(n);
+  made->items.resize(n);
+  if (call->outputs.size() != n) made->problem = "horovod.jax: a call needs one result for each operand";
+  for (size_t i = 0; i < n && !made->problem; ++i) {
+    made->names[i] = n == 1 ? name : name + "_" + std::to_string(i + 1) + "of" + std::to_string(n);
+    hvd_request& request = made->items[i];
     request = hvd_request{};
     request.struct_size = sizeof(hvd_request);
     request.kind = kind;
-    request.name = names[i].c_str();
+    request.name = made->names[i].c_str();
     request.input = inputs[i]->data;
-    request.output = sized_by_peers ? nullptr : call->outputs[i].data;
+    request.output = made->sized_by_peers ? nullptr : call->outputs[i].data;
     request.shape = inputs[i]->dims;
     request.ndim = static_cast<int32_t>(inputs[i]->rank);
     request.dtype = to_hvd_dtype(inputs[i]->dtype);
-    request.splits = splits.empty() ? nullptr : splits.data();
-    request.n_splits = static_cast<int32_t>(splits.size());
+    request.splits = made->splits.empty() ? nullptr : made->splits.data();
+    request.n_splits = static_cast<int32_t>(made->splits.size());
     request.prescale = attributes.float64("prescale");
     request.postscale = attributes.float64("postscale");
     request.reduce_op = attributes.int32("reduce_op");
     request.root = attributes.int32("root");
     request.process_set = attributes.int32("process_set");
-    request.device = -1;
-    if (request.dtype < 0)
-      return make_error(api, HVD_INVALID, "horovod.jax: complex and 8-bit floating types are not supported");
+    request.device = device;
+    request.stream = stream;
+    if (request.dtype < 0) made->problem = "horovod.jax: complex and 8-bit floating types are not supported";
   }
+  return made;
+}
+
+Error* submit(CallFrame* frame) {
+  const Api* api = frame->api;
+  if (api->struct_size < offsetof(Api, future_set_error) + sizeof(void*))
+    return make_error(api, HVD_ABORTED, "horovod.jax needs a jax with asynchronous FFI calls (0.6 or newer)");
+  auto call = std::make_unique<Call>();
+  const auto requests = describe(frame, call.get(), -1, nullptr);
+  if (requests->problem) return make_error(api, HVD_INVALID, requests->problem);
 
   FutureArgs create{sizeof(create), nullptr, nullptr};
   if (Error* error = api->future_create(&create)) return error;
@@ -199,12 +216,35 @@ Error* submit(CallFrame* frame) {
   /* From here on the future reports everything: XLA waits for it as soon as it has seen it. */
   Call* pending = call.release();
   const int64_t handle =
-      hvd_submit(requests.data(), n, HVD_AUTO_RELEASE, sized_by_peers ? place_output : nullptr, on_done, pending);
+      hvd_submit(requests->items.data(), requests->size(), HVD_AUTO_RELEASE, requests->alloc(), on_done, pending);
   if (handle < 0) {
     const std::string text = hvd_last_error();
     finish(pending, static_cast<int32_t>(handle), text);
   }
   return nullptr;
+}
+
+/* On a GPU: the work is put in the order of XLA's stream. The thread that gives work to that stream waits until this is
+ * enqueued, which it is as soon as all ranks have come here; nobody waits for the GPU. */
+Error* enqueue(CallFrame* frame) {
+  const Api* api = frame->api;
+  if (api->struct_size < offsetof(Api, device_get) + sizeof(void*))
+    return make_error(api, HVD_ABORTED,
+                      "horovod.jax needs a newer jax to compile collectives for GPUs; call them outside of jit");
+  StreamArgs stream{sizeof(stream), nullptr, frame->context, nullptr};
+  if (Error* error = api->stream_get(&stream)) return error;
+  DeviceArgs device{sizeof(device), nullptr, frame->context, 0};
+  if (Error* error = api->device_get(&device)) return error;
+  Call call{};
+  const auto requests = describe(frame, &call, device.device, stream.stream);
+  if (requests->problem) return make_error(api, HVD_INVALID, requests->problem);
+  const int64_t handle =
+      hvd_submit(requests->items.data(), requests->size(), HVD_WILL_WAIT, requests->alloc(), nullptr, &call);
+  if (handle < 0) return make_error(api, static_cast<int32_t>(handle), hvd_last_error());
+  const int32_t status = hvd_wait_stream(handle, stream.stream, -1);
+  Error* error = status == HVD_OK ? nullptr : make_error(api, status, hvd_last_error());
+  hvd_release(handle);
+  return error;
 }
 
 }  // namespace
@@ -214,4 +254,10 @@ extern "C" HVD_API hvd::jax::Error* hvd_jax_collective(hvd::jax::CallFrame* fram
   if (hvd::jax::answer_metadata_query(frame)) return nullptr;
   if (frame->stage != hvd::jax::kExecute) return nullptr;
   return hvd::jax::submit(frame);
+}
+
+extern "C" HVD_API hvd::jax::Error* hvd_jax_collective_cuda(hvd::jax::CallFrame* frame) {
+  if (hvd::jax::answer_metadata_query(frame)) return nullptr;
+  if (frame->stage != hvd::jax::kExecute) return nullptr;
+  return hvd::jax::enqueue(frame);
 }

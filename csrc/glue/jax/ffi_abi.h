@@ -131,16 +131,34 @@ struct FutureErrorArgs {
   Error* error; /* ownership passes to XLA */
 };
 
+struct StreamArgs {
+  size_t struct_size;
+  Extension* extensions;
+  void* context;
+  void* stream; /* out: on CUDA a CUstream */
+};
+
+struct DeviceArgs {
+  size_t struct_size;
+  Extension* extensions;
+  void* context;
+  int32_t device; /* out: CUDA's number of it in this process */
+};
+
 struct Api {
   size_t struct_size;
   Extension* extensions;
   ApiVersion version;
   const void* internal;
   Error* (*error_create)(ErrorCreateArgs*);
-  void* unused[12]; /* error text, registration, streams, state, device memory, thread pool */
+  void* unused[3]; /* error text, registration */
+  Error* (*stream_get)(StreamArgs*);
+  void* unused_too[8]; /* types, contexts, state, device memory, thread pool */
   Error* (*future_create)(FutureArgs*);
   Error* (*future_set_available)(FutureArgs*);
   Error* (*future_set_error)(FutureErrorArgs*);
+  void* run_id_get;
+  Error* (*device_get)(DeviceArgs*); /* from jax 0.8 on: look at struct_size */
 };
 
 struct CallFrame {

@@ -5,8 +5,12 @@
 // Every op is declared stateful: TensorFlow then neither folds it on constants, nor merges two with equal
 // attributes, nor drops one whose result nobody reads. (The Python side tells automatic control dependencies
 // not to put them in program order, which would run them one after the other and forbid fusion.)
+//
+// On GPUs the same kernels run: they ask for all inputs and outputs in host memory, and TensorFlow copies.
 #include <initializer_list>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "glue/tensorflow/collective_kernels.h"
 #include "glue/tensorflow/deferred_done.h"
@@ -29,11 +33,33 @@ void note(const char* op, Status& status) {
   if (!status.ok()) *problem() += std::string(op) + ": " + tf.TF_Message(status) + "; ";
 }
 
+// The names of an op's inputs and outputs.
+std::map<std::string, std::vector<std::string>>& arguments() {
+  static auto* by_op = new std::map<std::string, std::vector<std::string>>;
+  return *by_op;
+}
+
+// make(device) gives the builder of the op's kernel there.
+template <class Make>
+void kernels(const char* op, Make make) {
+  for (const char* device : {"CPU", "GPU"}) {
+    TF_KernelBuilder* builder = make(device);
+    if (std::string(device) == "GPU")
+      for (const std::string& name : arguments()[op]) tf.TF_KernelBuilder_HostMemory(builder, name.c_str());
+    Status status;
+    tf.TF_RegisterKernelBuilder(op, builder, status);
+    note(op, status);
+  }
+}
+
 void define(const char* op, Lines attributes, Lines inputs, Lines outputs, ShapeFn shapes) {
   TF_OpDefinitionBuilder* builder = tf.TF_NewOpDefinitionBuilder(op);
   for (const char* line : attributes) tf.TF_OpDefinitionBuilderAddAttr(builder, line);
   for (const char* line : inputs) tf.TF_OpDefinitionBuilderAddInput(builder, line);
   for (const char* line : outputs) tf.TF_OpDefinitionBuilderAddOutput(builder, line);
+  for (const Lines& lines : {inputs, outputs})  // "tensor: T" -> "tensor"
+    for (const std::string& line : std::vector<std::string>(lines.begin(), lines.end()))
+      arguments()[op].push_back(line.substr(0, line.find(':')));
   tf.TF_OpDefinitionBuilderSetIsStateful(builder, true);
   tf.TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes);
   Status status;
@@ -42,18 +68,16 @@ void define(const char* op, Lines attributes, Lines inputs, Lines outputs, Shape
 }
 
 void collective(const char* op, CreateFn create) {
-  Status status;
-  tf.TF_RegisterKernelBuilder(op, tf.TF_NewAsyncKernelBuilder(op, "CPU", create, compute_collective, delete_collective),
-                              status);
-  note(op, status);
+  kernels(op, [&](const char* device) {
+    return tf.TF_NewAsyncKernelBuilder(op, device, create, compute_collective, delete_collective);
+  });
 }
 
 void query(const char* op, CreateFn create, bool takes_set) {
   if (takes_set) define(op, {"process_set_id: int = 0"}, {}, {"value: int32"}, scalar_output);
   else define(op, {}, {}, {"value: int32"}, scalar_output);
-  Status status;
-  tf.TF_RegisterKernelBuilder(op, tf.TF_NewKernelBuilder(op, "CPU", create, compute_query, delete_query), status);
-  note(op, status);
+  kernels(op,
+          [&](const char* device) { return tf.TF_NewKernelBuilder(op, device, create, compute_query, delete_query); });
 }
 
 #define NUMBERS "uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float32, float64"
@@ -75,18 +99,15 @@ void register_pair() {
          {"ticket: int64"}, scalar_output);
   define("HorovodWait", {kNumberList, kCount}, {"tickets: N * int64"}, {"sums: T"}, unknown_shapes);
   define("HorovodProbe", {}, {}, {"can_defer: int32"}, scalar_output);
-  Status status;
-  tf.TF_RegisterKernelBuilder(
-      "HorovodEnqueueAllreduce",
-      tf.TF_NewKernelBuilder("HorovodEnqueueAllreduce", "CPU", create_enqueue, compute_enqueue, delete_enqueue),
-      status);
-  note("HorovodEnqueueAllreduce", status);
-  tf.TF_RegisterKernelBuilder("HorovodWait",
-                              tf.TF_NewKernelBuilder("HorovodWait", "CPU", nullptr, compute_wait, nullptr), status);
-  note("HorovodWait", status);
-  tf.TF_RegisterKernelBuilder(
-      "HorovodProbe", tf.TF_NewAsyncKernelBuilder("HorovodProbe", "CPU", nullptr, compute_probe, nullptr), status);
-  note("HorovodProbe", status);
+  kernels("HorovodEnqueueAllreduce", [](const char* device) {
+    return tf.TF_NewKernelBuilder("HorovodEnqueueAllreduce", device, create_enqueue, compute_enqueue, delete_enqueue);
+  });
+  kernels("HorovodWait", [](const char* device) {
+    return tf.TF_NewKernelBuilder("HorovodWait", device, nullptr, compute_wait, nullptr);
+  });
+  kernels("HorovodProbe", [](const char* device) {
+    return tf.TF_NewAsyncKernelBuilder("HorovodProbe", device, nullptr, compute_probe, nullptr);
+  });
 }
 
 void register_all() {

@@ -62,6 +62,7 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
     (TF_ShapeInferenceContext*, TF_ShapeHandle*, TF_ShapeHandle*, TF_ShapeHandle*, TF_Status*))                      \
   X(TF_KernelBuilder*, TF_NewKernelBuilder, (const char*, const char*, CreateFn, ComputeFn, DeleteFn))               \
   X(TF_KernelBuilder*, TF_NewAsyncKernelBuilder, (const char*, const char*, CreateFn, ComputeAsyncFn, DeleteFn))     \
+  X(void, TF_KernelBuilder_HostMemory, (TF_KernelBuilder*, const char*))                                             \
   X(void, TF_RegisterKernelBuilder, (const char*, TF_KernelBuilder*, TF_Status*))                                    \
   X(void, TF_RunAsyncOpKernelDoneCallback, (TF_AsyncOpKernelDoneCallback*))                                          \
   X(TF_StringView, TF_OpKernelConstruction_GetName, (TF_OpKernelConstruction*))                                      \

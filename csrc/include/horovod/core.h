@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define HVD_API __attribute__((visibility("default")))
-#define HVD_API_VERSION 2
+#define HVD_API_VERSION 3
 
 /* Error classes; skins map them to their framework's exception types. */
 enum hvd_status {
@@ -176,9 +176,12 @@ typedef struct hvd_request {
   int32_t root;        /* broadcast: global rank                                            */
   int32_t process_set; /* 0 = all ranks                                                     */
   int32_t n_splits;
-  int32_t device;    /* -1 = host memory                                                     */
-  int32_t priority;  /* reserved: higher first among equals                                  */
-  void* ready_event; /* reserved for devices                                                */
+  int32_t device;     /* -1 = host memory, else the number of a CUDA device of this process   */
+  int32_t priority;   /* reserved: higher first among equals                                  */
+  void* ready_event;  /* device: a CUevent after which the input is there; NULL: the engine   */
+                      /* records one of its own on `stream` now                               */
+  void* stream;       /* device: the CUstream the caller works on; NULL = the default stream   */
+  int32_t wire_dtype; /* allreduce on a device: HVD_FLOAT16 or HVD_BFLOAT16 to travel in; 0    */
 } hvd_request;
 
 enum hvd_submit_flags {
@@ -191,8 +194,9 @@ enum hvd_submit_flags {
  * Returns a handle > 0 that completes when all n have, or a negative hvd_status. */
 HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
                            void* context);
-/* Submit and wait in one call. Returns the handle (to be released) and stores the status, or a negative
- * status if the submission itself was refused. HVD_TIMEOUT in *status: call hvd_wait again. */
+/* Submit and wait in one call: hvd_wait, or for device memory hvd_wait_stream with the first request's stream.
+ * Returns the handle (to be released) and stores the status, or a negative status if the submission itself was
+ * refused. HVD_TIMEOUT in *status: wait again. */
 HVD_API int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status);
 
 /* 1 done, 0 not yet, HVD_INVALID unknown handle. */
@@ -200,6 +204,16 @@ HVD_API int32_t hvd_poll(int64_t handle);
 /* Waits up to timeout_s (< 0: for ever) and returns the operation's status, HVD_TIMEOUT, or HVD_INVALID
  * with "unknown handle". On failure hvd_last_error() holds the text. */
 HVD_API int32_t hvd_wait(int64_t handle, double timeout_s);
+
+/* Device memory. A submission is carried out by the device itself, in order with the caller's stream: it begins after
+ * ready_event (or what was on `stream` at hvd_submit), and hvd_wait_stream puts it before whatever the stream is given
+ * from then on. The caller waits until the work is enqueued, not for the device. hvd_poll and hvd_wait are for the
+ * host: they look at the device. The done callback comes when the work is enqueued. The memory must stay valid until
+ * the device is done. Timeouts and results as in hvd_wait. */
+HVD_API int32_t hvd_wait_stream(int64_t handle, void* stream, double timeout_s);
+/* Copies output `index`, where it is the engine's own device memory, to `to` in the order of the stream (which must
+ * wait for the handle already), after which the engine uses its memory again. */
+HVD_API int32_t hvd_copy_output(int64_t handle, int32_t index, void* to, void* stream);
 
 typedef struct hvd_output {
   void* data;            /* the request's output, alloc's memory, or engine-owned until release */
@@ -226,6 +240,9 @@ HVD_API int32_t hvd_timeline_start(const char* path, int32_t mark_cycles);
 HVD_API int32_t hvd_timeline_stop(void);
 /* Counters as a JSON object, e.g. {"batches": 12, "tensors": 161, ...}. Returns the length needed. */
 HVD_API int64_t hvd_metrics(char* buffer, int64_t cap);
+/* What was found for GPUs and which way their tensors go, as a JSON object; "{}" before the first GPU tensor. Returns
+ * the length needed. */
+HVD_API int64_t hvd_device_report(char* buffer, int64_t cap);
 /* Called (on a helper thread) when the stall watch asks this rank where it is; writes a short text such as
  * "train.py:41 in step". NULL to clear. */
 typedef int32_t (*hvd_where_fn)(char* buffer, int32_t cap);

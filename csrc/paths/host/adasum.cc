@@ -5,8 +5,7 @@
 // is local arithmetic plus one small allreduce of dot products, and the shares are gathered at the end. Bytes a rank:
 // those of one alltoall and one allgather of B, and 24 bytes for each tensor and pair.
 //
-// The tree pairs neighbours. With a number of ranks that is not a power of two the surplus is folded first:
-// 5 ranks: (0,1) 2 3 4 -> (01,2) (3,4) -> one.
+// Who is combined with whom: world/pair_tree.h.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,40 +14,9 @@
 #include "paths/host/comm.h"
 #include "paths/kernels/kernels.h"
 #include "util/dtype.h"
+#include "world/pair_tree.h"
 
 namespace hvd {
-namespace {
-
-struct Pair {
-  int left;
-  int right;
-};
-
-// Which vectors are combined at each level; the result takes the left one's place.
-std::vector<std::vector<Pair>> tree_levels(int n) {
-  std::vector<std::vector<Pair>> levels;
-  std::vector<int> alive(n);
-  for (int i = 0; i < n; ++i) alive[i] = i;
-  int power = 1;
-  while (power * 2 <= n) power *= 2;
-  for (int pairs = n - power; alive.size() > 1; pairs = static_cast<int>(alive.size()) / 2) {
-    if (pairs == 0) continue;
-    std::vector<Pair> level;
-    std::vector<int> next;
-    for (size_t i = 0; i < alive.size(); ++i) {
-      next.push_back(alive[i]);
-      if (static_cast<int>(level.size()) < pairs) {
-        level.push_back({alive[i], alive[i + 1]});
-        ++i;
-      }
-    }
-    levels.push_back(level);
-    alive = next;
-  }
-  return levels;
-}
-
-}  // namespace
 
 void Comm::adasum(const Spans& spans, const Reduction& how) {
   int n = members();
@@ -97,7 +65,7 @@ void Comm::adasum(const Spans& spans, const Reduction& how) {
   }
 
   const double tiny = std::sqrt(std::numeric_limits<double>::min());
-  for (const auto& level : tree_levels(n)) {
+  for (const auto& level : pair_tree(n)) {
     std::vector<double> dots(level.size() * tensors * 3);
     for (size_t p = 0; p < level.size(); ++p)
       for (size_t t = 0; t < tensors; ++t)

@@ -46,6 +46,8 @@ class Comm {
   // of at most kLightBytes follows.
   void begin(uint64_t seq, bool light) { lane_.begin(seq, locals_, light && layout.hosts() == 1); }
   void end() { lane_.end(); }
+  // All local ranks have left the collective before: its slots may be used again within the same batch.
+  void settle();
 
   void reduce(const Spans& spans, const Reduction& how);
   void adasum(const Spans& spans, const Reduction& how);
@@ -64,8 +66,6 @@ class Comm {
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
 
-  // All local ranks have left the collective before: its slots may be used again within the same batch.
-  void settle();
   void reduce_alone(const Spans& spans, const Reduction& how);
   void reduce_light(const Spans& spans, const Reduction& how);
   void reduce_pair(const Spans& spans, const Reduction& how);

@@ -44,11 +44,11 @@ HostPath::HostPath(const Topology& topology, Segment& segment, const LinkSecurit
 
 bool HostPath::serves(int32_t device, const SetLayout& /*layout*/) const { return device < 0; }
 
-void HostPath::add_set(int32_t id, std::shared_ptr<const SetLayout> layout) {
+void HostPath::add_set(int32_t id, const std::shared_ptr<const SetLayout>& layout) {
   if (size_t least = smallest_slot(*layout); segment_.slot_bytes() < least)
     throw Refused(HVD_INVALID, "HOROVOD_SHM_SLOT_BYTES is too small for " + std::to_string(layout->size()) +
                                    " ranks: it must be at least " + std::to_string(least));
-  comms_[id] = std::make_unique<Comm>(topology_, lane_, std::move(layout));
+  comms_[id] = std::make_unique<Comm>(topology_, lane_, layout);
 }
 
 void HostPath::remove_set(int32_t id) { comms_.erase(id); }
@@ -120,6 +120,21 @@ void HostPath::from_first_member(const PlannedBatch& batch, void* bytes, size_t 
   comm.begin(batch.seq, false);
   comm.broadcast(static_cast<const char*>(bytes), static_cast<char*>(bytes), n, 0);
   comm.end();
+}
+
+Comm& HostPath::lend(const PlannedBatch& batch) {
+  if (lent_) {
+    lent_->settle();
+  } else {
+    lent_ = &comm_of(batch);
+    lent_->begin(batch.seq, false);
+  }
+  return *lent_;
+}
+
+void HostPath::take_back() {
+  if (lent_) lent_->end();
+  lent_ = nullptr;
 }
 
 void HostPath::allreduce(Comm& comm, const PlannedBatch& batch) {

@@ -33,7 +33,7 @@ class HostPath : public DataPath, public Courier {
   void attach(std::vector<OpenLink> links);
 
   bool serves(int32_t device, const SetLayout& layout) const override;
-  void add_set(int32_t id, std::shared_ptr<const SetLayout> layout) override;
+  void add_set(int32_t id, const std::shared_ptr<const SetLayout>& layout) override;
   void remove_set(int32_t id) override;
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
@@ -41,6 +41,13 @@ class HostPath : public DataPath, public Courier {
   std::vector<int> descriptors() const override;
 
   void from_first_member(const PlannedBatch& batch, void* bytes, size_t n) override;
+
+  // For another path inside its start(), on every rank of the set alike: the set's collectives over host memory. It may
+  // be asked for several times in a batch, each time for one more collective; take_back() ends it.
+  Comm& lend(const PlannedBatch& batch);
+  void take_back();
+  // Throws JobAborted if the job has ended.
+  void check() { lane_.check(); }
 
  private:
   Comm& comm_of(const PlannedBatch& batch);
@@ -56,7 +63,8 @@ class HostPath : public DataPath, public Courier {
   const Options options_;
   Lane lane_;
   std::map<int32_t, std::unique_ptr<Comm>> comms_;
-  Spans spans_;  // of the running batch
+  Spans spans_;           // of the running batch
+  Comm* lent_ = nullptr;  // to another path
 };
 
 }  // namespace hvd

@@ -330,19 +330,6 @@ TEST(device_memory_on_one_rank_and_host_memory_on_another_is_a_mismatch) {
   CHECK_EQ(faults.load(), 0L);
 }
 
-TEST(device_memory_without_a_path_is_refused) {
-  Job job({1});
-  DeviceGradient t("x", 5, 1.f);
-  const hvd_request r = t.request();
-  std::string text;
-  try {
-    job.engine(0).submit(&r, 1, 0, nullptr, nullptr, nullptr);
-  } catch (const Refused& refused) {
-    text = refused.what();
-  }
-  CHECK(text.find("device memory is not supported") != std::string::npos);
-}
-
 // Threads submit to both memories at once, in different orders; fused and not.
 TEST(many_threads_on_two_paths) {
   for (const auto& locals : jobs()) {

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPU tensors: each way that horovod.torch can send them, beside torch.distributed and DDP on NCCL.
+
+    python benchmarks/gpu.py                        # 2 and 4 ranks, all on GPU 0 (start MPS first)
+    python benchmarks/gpu.py --np 2 --out /tmp/results
+
+Ranks that share a GPU make NCCL talk over sockets, so its times say how much we add to it, not what NCCL does
+between GPUs. Contenders take turns in the same processes; the table has medians over rounds, in milliseconds.
+
+    call      one allreduce and a wait for the GPU
+    stream    an allreduce among many in the order of a stream, the host waits at the end
+    step      20 x Linear(2048), batch 256, SGD;  "alone" is the same step without communication
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import socket
+import statistics
+import sys
+import time
+from typing import Any, Callable, Dict, List, Tuple
+
+WAYS = ("direct", "NCCL", "host")
+SIZES = (4, 64 << 10, 1 << 20, 16 << 20, 128 << 20)
+# What is to be reached: (ranks, row, contender) -> milliseconds, or a share of another contender's time.
+DIRECT_MS = {4: 0.030, 1 << 20: 0.05, 16 << 20: 0.08, 128 << 20: 0.3}
+NCCL_SHARE, NCCL_EXTRA_MS, STEP_SHARE, HOOK_US = 1.05, 0.030, 1.15, 10.0
+
+
+def label(size: int) -> str:
+    """E.g. 64 KiB."""
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def timed(call: Callable[[], Any], times: int, each: bool) -> float:
+    """Milliseconds a call: the median of calls that the host waits for, or the mean of calls in a stream."""
+    import torch
+
+    torch.cuda.synchronize()
+    stream = torch.cuda.current_stream()
+    if each:
+        spent = []
+        for _ in range(times):
+            start = time.perf_counter()
+            call()
+            stream.synchronize()
+            spent.append(time.perf_counter() - start)
+        return statistics.median(spent) * 1e3
+    start = time.perf_counter()
+    for _ in range(times):
+        call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / times * 1e3
+
+
+def stepper(model: Any, optimizer: Any, x: Any) -> Callable[[], None]:
+    """One step of training."""
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def hook_microseconds(optimizer: Any, turns: int = 20) -> float:
+    """What a hook takes out of backward for a gradient, submission included."""
+    import torch
+
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    hooks = [(p, next(iter(p._post_accumulate_grad_hooks.values()))) for p in parameters]
+    spent = []
+    for _ in range(turns):
+        for p in parameters:
+            p.grad = torch.zeros_like(p)
+        torch.cuda.synchronize()
+        start = time.thread_time()
+        for p, hook in hooks:
+            hook(p)
+        spent.append(time.thread_time() - start)
+        optimizer.synchronize()
+        optimizer.zero_grad()
+    return statistics.median(spent) / len(hooks) * 1e6
+
+
+def build() -> Any:
+    """The model of the training step."""
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(20)]).cuda()
+
+
+def turns_of(rounds: int, contenders: Dict[str, Callable[[], float]]) -> Dict[str, float]:
+    """Each contender's median over rounds in which all take turns."""
+    times: Dict[str, List[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, measure in contenders.items():
+            times[name].append(measure())
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def measure_way(way: str, rounds: int) -> Dict[str, Any]:
+    """One way beside torch.distributed, in a life of the engine of its own."""
+    import torch
+    import torch.distributed as dist
+
+    import horovod.torch as hvd
+
+    os.environ["HOROVOD_GPU_OPERATIONS"] = way
+    hvd.init()
+    rows: Dict[str, Any] = {}
+    for size in SIZES:
+        ours = torch.ones(max(size // 4, 1), device="cuda")
+        theirs = ours.clone()
+        name = f"bench.{size}"
+
+        def reduce(x: Any = ours, name: str = name) -> None:
+            hvd.allreduce_(x, op=hvd.Sum, name=name)
+
+        def reduce_torch(x: Any = theirs) -> None:
+            dist.all_reduce(x)
+
+        for call in (reduce, reduce_torch):
+            timed(call, 3, True)
+        for kind, each in (("call", True), ("stream", False)):
+            times = max(4, min(100, (64 << 20) // size))
+            rows[f"{kind} {label(size)}"] = turns_of(
+                rounds,
+                {
+                    "horovod": functools.partial(timed, reduce, times, each),
+                    "torch": functools.partial(timed, reduce_torch, times, each),
+                },
+            )
+    x = torch.randn(256, 2048, device="cuda")
+    model, other, alone = build(), build(), build()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1e-4), model.named_parameters()
+    )
+    ddp = torch.nn.parallel.DistributedDataParallel(other)
+    steps = {
+        "horovod": stepper(model, optimizer, x),
+        "torch": stepper(ddp, torch.optim.SGD(other.parameters(), lr=1e-4), x),
+        "alone": stepper(alone, torch.optim.SGD(alone.parameters(), lr=1e-4), x),
+    }
+
+    def measure_step(step: Callable[[], None]) -> float:
+        dist.barrier()
+        return timed(step, 5, False)
+
+    for step in steps.values():
+        timed(step, 2, False)
+    rows["step"] = turns_of(
+        rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
+    )
+    rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
+    from horovod.common import gpu_report
+
+    rows["report"] = gpu_report.read()
+    del ddp, model, other, alone, optimizer
+    hvd.shutdown()
+    return rows
+
+
+def worker(port: int, rounds: int, ways: Tuple[str, ...]) -> Dict[str, Any]:
+    """What every rank runs; rank 0's result counts."""
+    os.environ["NCCL_HOSTID"] = f"rank-{os.getpid()}"  # NCCL refuses ranks that share a GPU, if it knows
+    import torch
+    import torch.distributed as dist
+
+    import horovod.torch as hvd
+
+    torch.cuda.set_device(0)
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    hvd.shutdown()
+    dist.init_process_group(
+        "nccl",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=size,
+        device_id=torch.device("cuda:0"),
+    )
+    results = {}
+    for way in ways:
+        try:
+            results[way] = measure_way(way, rounds)
+        except Exception as error:
+            results[way] = {"error": f"{type(error).__name__}: {error}"}
+            hvd.shutdown()
+            break
+    dist.destroy_process_group()
+    return results
+
+
+def verdicts(np: int, way: str, rows: Dict[str, Any]) -> List[Tuple[str, float, float]]:
+    """(what, measured, goal) for each goal that this way has."""
+    found = []
+    for size in SIZES:
+        row = rows[f"call {label(size)}"]
+        if way == "NCCL":
+            share = row["horovod"] / row["torch"]
+            if size >= 64 << 10:
+                found.append((f"{label(size)} against torch.distributed, times", share, NCCL_SHARE))
+            elif size == 4:
+                found.append(
+                    (
+                        f"{label(size)} above torch.distributed, ms",
+                        row["horovod"] - row["torch"],
+                        NCCL_EXTRA_MS,
+                    )
+                )
+        if way == "direct" and np == 2 and size in DIRECT_MS:
+            found.append((f"{label(size)}, ms", row["horovod"], DIRECT_MS[size]))
+    if way == "NCCL":
+        found.append(("step against DDP, times", rows["step"]["horovod"] / rows["step"]["torch"], 1.0))
+    if way == "direct":
+        found.append(("step against one without communication, times",
+                      rows["step"]["horovod"] / rows["step"]["alone"], STEP_SHARE))  # fmt: skip
+    found.append(("hook of a gradient, us", rows["hook us"]["horovod"], HOOK_US))
+    return found
+
+
+def show(np: int, results: Dict[str, Any]) -> None:
+    """The tables of one run."""
+    for way, rows in results.items():
+        if "error" in rows:
+            print(f"\n{np} ranks, {way}: {rows['error']}")
+            continue
+        print(f"\n{np} ranks, {way}: {rows['report']['sets'][0]['way']}")
+        for name, row in rows.items():
+            if name not in ("report", "hook us"):
+                print(f"  {name:16}" + "".join(f"  {who} {value:9.3f}" for who, value in row.items()))
+        for what, measured, goal in verdicts(np, way, rows):
+            print(
+                f"  {'reached' if measured <= goal else 'MISSED '}  {measured:8.3f}  goal {goal:6.3f}  {what}"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--np", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--out", help="folder for gpu.json")
+    options = parser.parse_args()
+    import horovod
+
+    lo = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+    everything = {}
+    for np in options.np:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        env = dict(os.environ, **lo)
+        ranks = horovod.run(worker, (port, options.rounds, tuple(options.ways)), np=np, env=env)
+        everything[np] = ranks[0]
+        show(np, ranks[0])
+        sys.stdout.flush()
+        if options.out:
+            os.makedirs(options.out, exist_ok=True)
+            with open(os.path.join(options.out, "gpu.json"), "w") as file:
+                json.dump(everything, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

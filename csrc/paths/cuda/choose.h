@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which way GPU tensors of a process set go. Pure: every member decides by what all members said, so all agree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paths/cuda/driver_abi.h"
+
+namespace hvd::cuda {
+
+enum class Wanted : int32_t { kAuto, kNccl, kDirect, kHost };
+
+// "auto", "NCCL", "direct", "host" in any case; false for anything else.
+bool parse_wanted(const std::string& text, Wanted* out);
+const char* wanted_name(Wanted wanted);
+
+// What one member of the set said of itself.
+struct Candidate {
+  int32_t rank = 0;  // global
+  int32_t host = 0;
+  Wanted wanted = Wanted::kAuto;
+  Uuid gpu{};
+  bool mps = false;       // its GPU runs several processes at a time
+  int32_t capacity = 0;   // blocks of the direct kernels its GPU can run at a time
+  int32_t nccl = 0;       // version, e.g. 22809; 0: none
+  std::string no_nccl;    // why not
+  std::string no_direct;  // empty: it can show memory and map that of the others
+};
+
+struct Choice {
+  bool direct = false;
+  bool spins = false;  // how they meet, see direct.h
+  int blocks = 0;      // of a launch that spins
+  bool nccl = false;
+  size_t direct_up_to = 0;  // where both are there: bytes of a batch that go the direct way
+  std::string error;        // what was asked for cannot be had
+  std::string reason;       // for the log
+
+  bool through_host() const { return !direct && !nccl; }
+  // Whether a batch of so many bytes goes the direct way; where not, over NCCL or the host.
+  bool goes_direct(size_t bytes) const { return direct && (!nccl || bytes <= direct_up_to); }
+};
+
+Choice choose(const std::vector<Candidate>& members, size_t direct_up_to);
+
+}  // namespace hvd::cuda

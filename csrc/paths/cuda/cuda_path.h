@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data path of GPU memory. A batch has ended when it is on a stream; its tensors carry the point of that stream
+// when their results are there, and nobody waits for the device.
+//
+// Driving thread only, but for prepare(), abort(), copy_output() and report(). mutex_ guards teams_ and tools_ against
+// those.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "paths/cuda/team.h"
+#include "paths/data_path.h"
+#include "paths/host/host_path.h"
+#include "util/settings.h"
+#include "world/topology.h"
+
+namespace hvd::cuda {
+
+class CudaPath : public DataPath {
+ public:
+  CudaPath(const Topology& topology, HostPath& host, const Settings& settings)
+      : topology_(topology), host_(host), settings_(settings) {}
+  ~CudaPath() override;
+
+  bool serves(int32_t device, const SetLayout& layout) const override;
+  void prepare(const hvd_request& request, Tensor& tensor, const Tensor* before) override;
+  void remove_set(int32_t id) override;
+  void start(PlannedBatch& batch, BatchEnd& end) override;
+  void abort(const std::string& why) override;
+  void copy_output(Tensor& tensor, void* to, void* stream) override;
+  std::string report() override;
+
+ private:
+  Team& team_of(const PlannedBatch& batch);
+  std::shared_ptr<Tools> tools_of(int device);
+  int own_device(const PlannedBatch& batch) const;
+
+  const Topology& topology_;
+  HostPath& host_;
+  const Settings settings_;
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
+  std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
+  std::atomic<int> used_device_{-1};                             // where a rank that has joined makes its zeros
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace hvd::cuda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a direct collective is cut into tiles and blocks. Pure: every member computes the same from the same sizes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "paths/cuda/arguments.h"
+
+namespace hvd::cuda {
+
+inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
+inline size_t round_up(size_t a, size_t to) { return divide_up(a, to) * to; }
+
+// A reduction by shares: member i owns counts[i] elements; a block does one slot of everybody's share at a time.
+struct ShareTiles {
+  size_t slot = 0;    // elements
+  size_t tiles = 0;   // of the largest share
+  size_t blocks = 0;  // that work side by side
+  size_t rounds() const { return blocks ? divide_up(tiles, blocks) : 0; }
+};
+
+constexpr size_t kLeastSlotBytes = 4 << 10;  // less is not worth a meeting
+
+inline ShareTiles cut_shares(const std::vector<size_t>& counts, size_t item, size_t most_blocks) {
+  ShareTiles cut;
+  size_t largest = *std::max_element(counts.begin(), counts.end());
+  if (!largest) return cut;
+  size_t vector = 16 / item;  // slots begin at multiples of 16 bytes
+  size_t most = kTileBytes / counts.size() / 16 * vector;
+  size_t least = std::min(most, kLeastSlotBytes / item);
+  // Equal work for all blocks, in as few rounds as the memory that is shown allows.
+  size_t rounds = divide_up(largest, most * most_blocks);
+  cut.slot = std::clamp(round_up(divide_up(largest, rounds * most_blocks), vector), least, most);
+  cut.tiles = divide_up(largest, cut.slot);
+  cut.blocks = std::min(cut.tiles, most_blocks);
+  return cut;
+}
+
+// Equal shares of `count` elements that begin at multiples of 16 bytes; the last ones may be smaller or empty.
+inline void equal_shares(size_t count, size_t item, size_t n, std::vector<size_t>* begins,
+                         std::vector<size_t>* counts) {
+  size_t share = round_up(divide_up(count, n), 16 / item);
+  begins->clear();
+  counts->clear();
+  for (size_t i = 0; i < n; ++i) {
+    size_t begin = std::min(i * share, count);
+    begins->push_back(begin);
+    counts->push_back(std::min(share, count - begin));
+  }
+}
+
+// A reduction that everybody does for itself: worth it while reading everybody's is quicker than a second meeting.
+inline bool is_small(size_t bytes, size_t n) { return bytes <= kSmallBytes && bytes * n <= (size_t{1} << 20); }
+
+inline size_t small_blocks(size_t bytes, size_t most_blocks) {
+  constexpr size_t each = 8 << 10;  // one vector of 16 bytes a thread
+  return std::clamp<size_t>(divide_up(bytes, each), 1, std::min<size_t>(most_blocks, 64));
+}
+
+// Bytes that are shown and taken: tiles of a whole region.
+inline size_t spread_tiles(const std::vector<size_t>& totals) {
+  return divide_up(*std::max_element(totals.begin(), totals.end()), kRegionBytes);
+}
+
+}  // namespace hvd::cuda

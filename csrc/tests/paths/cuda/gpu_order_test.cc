@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stream order: what comes before and after a collective, who waits for whom, how long memory lives; fusion, process
+// sets, joins, several threads.
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "tests/check.h"
+#include "tests/paths/cuda/gpu_job.h"
+
+using namespace hvd;
+using namespace hvd::testing;
+
+namespace {
+
+const std::vector<int64_t> kShape{1000};
+const char* const kWays[] = {"direct", "NCCL", "host"};
+
+std::vector<char> filled(float value, size_t count = 1000) { return numbers(std::vector<float>(count, value)); }
+
+bool all(const std::vector<char>& bytes, float value) { return bytes == filled(value, bytes.size() / sizeof(float)); }
+
+struct Paused {
+  Paused() { standin_pause(1); }
+  ~Paused() { standin_pause(0); }
+};
+
+int calls_that_wait() { return standin_calls("cuStreamSynchronize") + standin_calls("cuEventSynchronize"); }
+
+}  // namespace
+
+// Kernels queued before a collective are seen by it, those after it see its result, however late the streams are.
+TEST(a_collective_has_its_place_in_the_stream) {
+  standin_set_mps(1);
+  standin_share_gpus(0);
+  standin_set_delay(500);
+  for (const char* way : kWays) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      User& user = job.user(rank);
+      Array a(user, filled(0));
+      Array b(user, filled(0));
+      for (int turn = 1; turn <= 20; ++turn) {
+        a.write(filled(float(turn * (rank + 1))));
+        hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, a.data(), a.data());
+        faults += !job.run(rank, r).ok();
+        HVD_CUDA(copy_async, cuda::address_of(b.data()), cuda::address_of(a.data()), a.bytes(), user.stream);
+        a.write(filled(-1));
+        faults += !all(b.read(), float(turn * 3));
+      }
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+  standin_set_delay(50);
+}
+
+// The device stands still: submitting, and waiting with a stream, come back all the same.
+TEST(the_host_does_not_wait_for_the_device) {
+  for (const char* way : {"direct", "NCCL"}) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    std::vector<std::unique_ptr<Array>> arrays(2);
+    job.each([&](int rank) {  // the first one makes the group
+      arrays[size_t(rank)] = std::make_unique<Array>(job.user(rank), filled(1));
+      void* data = arrays[size_t(rank)]->data();
+      faults += !job.run(rank, job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, data, data)).ok();
+      faults += !all(arrays[size_t(rank)]->read(), 2);
+    });
+    const int before = calls_that_wait();
+    {
+      Paused paused;
+      job.each([&](int rank) {
+        void* data = arrays[size_t(rank)]->data();
+        int64_t handle = 0;
+        for (int i = 0; i < 5; ++i) {
+          const std::string name = "t" + std::to_string(i);
+          const hvd_request r = job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, data, data);
+          faults += !job.run(rank, r, &handle).ok();
+        }
+        faults += job.engine(rank).poll(handle) != 0;
+        faults += job.engine(rank).wait(handle, 0.01).code != HVD_TIMEOUT;
+        job.engine(rank).release(handle);
+      });
+    }
+    const Case c(way);
+    CHECK_EQ(calls_that_wait(), before);
+    job.each([&](int rank) { faults += !all(arrays[size_t(rank)]->read(), 64); });
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// poll and wait on the host look at the device.
+TEST(poll_and_wait_see_the_device) {
+  for (const char* way : kWays) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Array a(job.user(rank), filled(1));
+      const hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, a.data(), a.data());
+      Engine& e = job.engine(rank);
+      const int64_t handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+      faults += !e.wait(handle, 30.0).ok();
+      faults += e.poll(handle) != 1;
+      std::vector<char> now(a.bytes());
+      std::memcpy(now.data(), a.data(), now.size());  // no stream was asked
+      faults += !all(now, 2);
+      e.release(handle);
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// A handle that is released at once: the work is done, and the engine's own memory lives until then.
+TEST(a_released_handle_is_still_carried_out) {
+  GpuJob job({2}, "direct");
+  std::atomic<long> faults{0};
+  job.each([&](int rank) {
+    Array a(job.user(rank), filled(1));
+    const hvd_request gather = job.request(rank, HVD_ALLGATHER, "g", HVD_FLOAT32, kShape, a.data(), nullptr);
+    const hvd_request reduce = job.request(rank, HVD_ALLREDUCE, "r", HVD_FLOAT32, kShape, a.data(), a.data());
+    Engine& e = job.engine(rank);
+    e.release(e.submit(&gather, 1, 0, nullptr, nullptr, nullptr));
+    faults += !job.run(rank, reduce).ok();
+    faults += !all(a.read(), 2);
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
+
+// Many tensors of one batch: small ones in a buffer, large ones where they lie, a group with its own handle.
+TEST(fusion) {
+  for (const char* way : kWays) {
+    GpuJob job({3}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      User& user = job.user(rank);
+      std::vector<std::unique_ptr<Array>> arrays;
+      std::vector<std::string> names;
+      std::vector<std::vector<int64_t>> shapes;
+      for (int i = 0; i < 300; ++i) {
+        const size_t count = i % 50 == 7 ? 400000 : size_t(i % 13);  // some are empty
+        arrays.push_back(std::make_unique<Array>(user, filled(float(rank + i), count), i % 7 == 3 ? 4 : 0));
+        names.push_back("t" + std::to_string(i));
+        shapes.push_back({int64_t(count)});
+      }
+      for (int round = 0; round < 2; ++round) {
+        std::vector<hvd_request> requests;
+        for (size_t i = 0; i < arrays.size(); ++i) {
+          requests.push_back(job.request(rank, HVD_ALLREDUCE, names[i].c_str(), HVD_FLOAT32, shapes[i],
+                                         arrays[i]->data(), arrays[i]->data()));
+          requests.back().reduce_op = round ? HVD_AVERAGE : HVD_SUM;
+        }
+        faults += !job.run(rank, requests).ok();
+      }
+      for (size_t i = 0; i < arrays.size(); ++i) faults += !all(arrays[i]->read(), 3.f + 3.f * float(i));
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+TEST(grouped_gathers_and_scatters) {
+  for (const char* way : kWays) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      User& user = job.user(rank);
+      const std::vector<int64_t> rows{rank + 1, 3};
+      const std::vector<int64_t> whole{4, 3};
+      Array a(user, filled(1, size_t(rows[0]) * 3));
+      Array b(user, filled(2, size_t(rows[0]) * 3));
+      Array c(user, filled(3, 12));
+      Array d(user, filled(4, 12));
+      std::vector<hvd_request> gather{job.request(rank, HVD_ALLGATHER, "a", HVD_FLOAT32, rows, a.data(), nullptr),
+                                      job.request(rank, HVD_ALLGATHER, "b", HVD_FLOAT32, rows, b.data(), nullptr)};
+      std::vector<hvd_request> scatter{
+          job.request(rank, HVD_REDUCESCATTER, "c", HVD_FLOAT32, whole, c.data(), nullptr),
+          job.request(rank, HVD_REDUCESCATTER, "d", HVD_FLOAT32, whole, d.data(), nullptr)};
+      Engine& e = job.engine(rank);
+      int64_t handle = 0;
+      auto check = [&](const std::vector<hvd_request>& requests, size_t count, float first, float second) {
+        faults += !job.run(rank, requests, &handle).ok();
+        for (int i = 0; i < 2; ++i) {
+          Array out(user, filled(0, count));
+          e.copy_output(handle, i, out.data(), user.stream);
+          faults += !all(out.read(), i ? second : first);
+        }
+        e.release(handle);
+      };
+      check(gather, 9, 1, 2);
+      check(scatter, 6, 6, 8);
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// Sets of their own, and host tensors beside those on GPUs.
+TEST(process_sets_and_host_tensors) {
+  for (const char* way : {"direct", "NCCL", "host", "auto"}) {
+    GpuJob job({4}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Engine& e = job.engine(rank);
+      const int32_t even = e.add_process_set({0, 2});
+      const int32_t odd = e.add_process_set({1, 3});
+      for (int turn = 0; turn < 5; ++turn) {
+        Array a(job.user(rank), filled(float(rank)));
+        std::vector<float> host(10, 1.f);
+        const std::vector<int64_t> ten{10};
+        hvd_request on_gpu = job.request(rank, HVD_ALLREDUCE, "gpu", HVD_FLOAT32, kShape, a.data(), a.data());
+        hvd_request on_host = job.request(rank, HVD_ALLREDUCE, "host", HVD_FLOAT32, ten, host.data(), host.data());
+        on_host.device = -1;
+        on_gpu.process_set = rank % 2 ? odd : even;
+        const int64_t waiting = e.submit(&on_host, 1, 0, nullptr, nullptr, nullptr);
+        faults += !job.run(rank, on_gpu).ok();
+        faults += !e.wait(waiting, 30.0).ok() || host[3] != 4.f;
+        e.release(waiting);
+        faults += !all(a.read(), rank % 2 ? 4 : 2);
+        on_gpu.process_set = 0;
+        faults += !job.run(rank, on_gpu).ok();
+        faults += !all(a.read(), 12);
+      }
+      e.remove_process_set(even);
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// A rank with several GPUs, and one that changes to another: a communicator for each choice of them.
+TEST(several_gpus_a_rank) {
+  for (const char* way : kWays) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      User other(4 + rank);
+      Array a(job.user(rank), filled(1));
+      Array b(other, filled(2));
+      for (int i = 0; i < 6; ++i) {
+        Array& array = i % 2 ? b : a;
+        hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, array.data(), array.data());
+        if (i % 2) {
+          r.device = other.device;
+          r.stream = other.stream;
+        }
+        Engine& e = job.engine(rank);
+        const int64_t handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+        faults += !e.wait_stream(handle, r.stream, 30.0).ok();
+        e.release(handle);
+      }
+      faults += !all(a.read(), 8) || !all(b.read(), 16);
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+TEST(joined_ranks_send_zeros) {
+  for (const char* way : {"direct", "NCCL", "host"})
+    for (size_t count : {size_t(1000), size_t(400000)}) {
+      GpuJob job({3}, way);
+      std::atomic<long> faults{0};
+      const std::vector<int64_t> shape{int64_t(count)};
+      job.each([&](int rank) {
+        Array a(job.user(rank), filled(1, count));
+        Engine& e = job.engine(rank);
+        // Rank 2 never has a GPU tensor of its own before it joins.
+        for (int step = 0; rank != 2 && step < (rank + 1) * 3; ++step) {
+          a.write(filled(1, count));
+          const hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, shape, a.data(), a.data());
+          faults += !job.run(rank, r).ok();
+          faults += !all(a.read(), step < 3 ? 2 : 1);
+        }
+        hvd_request join = job.request(rank, HVD_JOIN, "join", HVD_FLOAT32, shape, nullptr, nullptr);
+        const int64_t handle = e.submit(&join, 1, 0, nullptr, nullptr, nullptr);
+        faults += !e.wait(handle, 30.0).ok();
+        faults += e.find(handle)->entries[0].value != 1;
+        e.release(handle);
+      });
+      const Case c(way, count);
+      CHECK_EQ(faults.load(), 0L);
+    }
+}
+
+TEST(several_nccl_streams) {
+  Settings settings = gpu_settings("NCCL");
+  settings.num_nccl_streams = 3;
+  settings.fusion_threshold = 0;
+  GpuJob job({2}, settings);
+  std::atomic<long> faults{0};
+  job.each([&](int rank) {
+    std::vector<std::unique_ptr<Array>> arrays;
+    std::vector<int64_t> handles;
+    Engine& e = job.engine(rank);
+    for (int i = 0; i < 12; ++i) {
+      arrays.push_back(std::make_unique<Array>(job.user(rank), filled(float(i))));
+      const std::string name = "t" + std::to_string(i);
+      const hvd_request r = job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, arrays.back()->data(),
+                                        arrays.back()->data());
+      handles.push_back(e.submit(&r, 1, 0, nullptr, nullptr, nullptr));
+    }
+    for (int i = 0; i < 12; ++i) {
+      faults += !e.wait_stream(handles[size_t(i)], job.user(rank).stream, 30.0).ok();
+      faults += !all(arrays[size_t(i)]->read(), 2.f * float(i));
+      e.release(handles[size_t(i)]);
+    }
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
+
+TEST(many_threads_submit_at_once) {
+  GpuJob job({2}, "direct");
+  std::atomic<long> faults{0};
+  job.each([&](int rank) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t)
+      threads.emplace_back([&, t] {
+        User user(rank);  // a stream of its own
+        for (int i = 0; i < 15; ++i) {
+          Array a(user, filled(float(i + t), 500));
+          const std::vector<int64_t> shape{500};
+          const std::string name = "t" + std::to_string(t);
+          hvd_request r = job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, shape, a.data(), a.data());
+          r.stream = user.stream;
+          Engine& e = job.engine(rank);
+          const int64_t handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+          faults += !e.wait_stream(handle, user.stream, 30.0).ok();
+          e.release(handle);
+          faults += !all(a.read(), 2.f * float(i + t));
+        }
+      });
+    for (std::thread& t : threads) t.join();
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
+
+// Nothing is left on the device by an engine that has stopped, but for the memory that others may still map.
+TEST(memory_is_given_back) {
+  auto once = [] {
+    GpuJob job({2}, "auto");
+    job.each([&](int rank) {
+      Array a(job.user(rank), filled(1, 400000));
+      const std::vector<int64_t> shape{400000};
+      const hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, shape, a.data(), a.data());
+      const hvd_request g = job.request(rank, HVD_ALLGATHER, "g", HVD_FLOAT32, shape, a.data(), nullptr);
+      job.run(rank, r);
+      job.run(rank, g);
+      a.read();
+    });
+  };
+  once();
+  const unsigned long long before = standin_allocated();
+  for (int i = 0; i < 3; ++i) once();
+  CHECK_EQ(standin_allocated(), before);
+}
