@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from horovod._keras.elastic import KerasState
 from horovod.common.basics import basics as _basics
-from horovod.common.checkpoint import checkpoint
-from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.elastic import ObjectState, checkpoint, run_fn
 from horovod.common.exceptions import HorovodInternalError
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "checkpoint", "run"]
