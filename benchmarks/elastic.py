@@ -77,7 +77,8 @@ def horovodrun(folder: str, ranks: int) -> List[str]:
         file.write(f"localhost:{ranks}\n")
     return [
         sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks), "--min-np", "1",
-        "--host-discovery-script", f"cat {folder}/hosts", sys.executable, WORKER, "hvd", folder,
+        "--host-discovery-script", f"cat {folder}/hosts", "--elastic-events", f"{folder}/events",
+        sys.executable, WORKER, "hvd", folder,
     ]  # fmt: skip
 
 
@@ -113,12 +114,17 @@ def joining(ranks: int) -> Tuple[float, float]:
         with open(f"{folder}/hosts.new", "w", encoding="utf-8") as file:
             file.write(f"localhost:{ranks + 1}\n")
         os.replace(f"{folder}/hosts.new", f"{folder}/hosts")
-        named = time.time()
         while True:
             said = job.next_step()
             if said["pid"] not in known:
                 job.end(folder)
-                return said["time"] - named, said["startup"]
+                return said["time"] - _named(f"{folder}/events"), said["startup"]
+
+
+def _named(events: str) -> float:
+    """When the discovery script, which is asked once a second, last had news."""
+    with open(events, encoding="utf-8") as file:
+        return max(one["time"] for one in map(json.loads, file) if one["event"] == "hosts")
 
 
 def commit() -> Tuple[float, float]:
