@@ -99,13 +99,15 @@ class UpdateBatchStateCallback(AnyKeras):
         super().__init__()
         self.state = state
         self.steps_per_epoch: Optional[int] = None
+        self._done_before = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Forgets the number of steps: it may be another one now."""
         self.steps_per_epoch = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        """Shortens this epoch by the batches done before."""
+        """Shortens this epoch by the batches done before, which count when it is interrupted again."""
+        self._done_before = self.state.batch
         params = self.params or {}  # type: ignore[attr-defined]
         if params.get("steps"):
             if self.steps_per_epoch is None:
@@ -114,7 +116,7 @@ class UpdateBatchStateCallback(AnyKeras):
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Counts."""
-        self.state.batch = batch
+        self.state.batch = self._done_before + batch
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """The next epoch starts at its first batch."""

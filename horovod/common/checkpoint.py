@@ -17,10 +17,8 @@ import pickle
 import threading
 from typing import Any, Optional, TypeVar
 
-from horovod.common.elastic import State
-
 log = logging.getLogger("horovod")
-S = TypeVar("S", bound=State)
+S = TypeVar("S")  # a horovod.common.elastic.State
 _FORMAT = 1
 
 
@@ -43,7 +41,7 @@ def checkpoint(state: S, path: str, every: int = 100) -> S:
 class Checkpoint:
     """Follows the commits of one state."""
 
-    def __init__(self, state: State, path: str, every: int) -> None:
+    def __init__(self, state: Any, path: str, every: int) -> None:
         self._state, self._path, self._every = state, path, every
         self._commit, self._sync = state.commit, state.sync
         self._writer: Optional[threading.Thread] = None

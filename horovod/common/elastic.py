@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tupl
 
 from horovod.common import _native, constants, objects, topology
 from horovod.common.basics import basics
+from horovod.common.checkpoint import checkpoint
 from horovod.common.exceptions import (
     HorovodInternalError,
     HostsUpdatedInterrupt,
@@ -30,7 +31,10 @@ from horovod.common.exceptions import (
 )
 from horovod.common.notification import WorkerNotificationManager, notification_manager
 
-__all__ = ["ObjectState", "State", "WorkerNotificationManager", "notification_manager", "run", "run_fn"]
+__all__ = [
+    "ObjectState", "State", "WorkerNotificationManager", "checkpoint", "notification_manager", "run",
+    "run_fn",
+]  # fmt: skip
 
 log = logging.getLogger("horovod")
 _REMOVED_ONLY = 1  # of the flags "removed" (1) and "added" (2)

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from horovod.common.basics import basics
-from horovod.common.checkpoint import checkpoint
-from horovod.common.elastic import run_fn
+from horovod.common.elastic import checkpoint, run_fn
 from horovod.common.lazy_state import LazyState
 from horovod.common.objects import broadcast_object
 from horovod.jax.functions import _is_key, broadcast_parameters

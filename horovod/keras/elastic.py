@@ -11,8 +11,7 @@ from horovod._keras import elastic as _impl
 from horovod._keras.callbacks import with_base
 from horovod._keras.elastic import KerasState
 from horovod.common.basics import basics as _basics
-from horovod.common.checkpoint import checkpoint
-from horovod.common.elastic import run_fn
+from horovod.common.elastic import checkpoint, run_fn
 
 __all__ = [
     "CommitStateCallback",

@@ -10,8 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import mxnet as mx
 
 from horovod.common.basics import basics
-from horovod.common.checkpoint import checkpoint
-from horovod.common.elastic import run_fn
+from horovod.common.elastic import checkpoint, run_fn
 from horovod.common.lazy_state import LazyState
 from horovod.mxnet.functions import broadcast_object, broadcast_parameters
 from horovod.mxnet.trainer import DistributedTrainer

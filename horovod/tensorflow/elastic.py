@@ -12,9 +12,8 @@ import tensorflow as tf
 from horovod._keras.elastic import KerasState
 from horovod.common import _native
 from horovod.common.basics import basics as _basics
-from horovod.common.checkpoint import checkpoint
 from horovod.common.constants import OK
-from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.elastic import ObjectState, checkpoint, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from horovod.common.basics import basics
-from horovod.common.checkpoint import checkpoint
-from horovod.common.elastic import run_fn
+from horovod.common.elastic import checkpoint, run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
 

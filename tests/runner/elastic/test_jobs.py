@@ -14,7 +14,8 @@ HERE = ["localhost:3"]
 
 
 @pytest.mark.parametrize("lost", [[0], [2], [0, 1]], ids=["rank 0", "the last rank", "two at once"])
-def test_survivors_keep_their_processes_and_no_sample_is_lost(tmp_path, lost):
+def test_issue_3264(tmp_path, lost):
+    """Survivors of a death keep their processes, and no sample is lost."""
     script = ["--steps", "30", "--commit-every", "4", "--wait-for", str(tmp_path / "enough")]
     with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
         job.wait_for("train", count=3, size=3)
@@ -44,7 +45,8 @@ def test_death_while_the_world_re_forms(tmp_path):
     assert len(job.events("lost")) >= 2
 
 
-def test_hosts_come_and_go_while_the_others_train(tmp_path):
+def test_issue_2652(tmp_path):
+    """A new worker gets its state while the others train; hosts come and go, nobody loses a step."""
     script = ["--steps", "30", "--wait-for", str(tmp_path / "enough")]
     with ElasticRun(tmp_path, ["localhost:1"], "-np", "1", "--min-np", "1", script=script) as job:
         job.wait_for("train", size=1)
