@@ -30,8 +30,8 @@ PAGES = {
     "torch": ("horovod.torch", ["horovod.torch", "horovod.torch.elastic"]),
     "tensorflow": ("horovod.tensorflow", ["horovod.tensorflow", "horovod.tensorflow.elastic"]),
     "keras": ("horovod.keras", ["horovod.keras", "horovod.keras.callbacks", "horovod.keras.elastic"]),
-    "jax": ("horovod.jax", ["horovod.jax"]),
-    "mxnet": ("horovod.mxnet", ["horovod.mxnet"]),
+    "jax": ("horovod.jax", ["horovod.jax", "horovod.jax.elastic"]),
+    "mxnet": ("horovod.mxnet", ["horovod.mxnet", "horovod.mxnet.elastic"]),
     "run": ("horovod.run", ["horovod"]),
 }
 

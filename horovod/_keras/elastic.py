@@ -58,6 +58,16 @@ class KerasState(ObjectState):
         self._save_model()
         super().sync()
 
+    def snapshot(self) -> Any:
+        """What was kept, for `checkpoint`."""
+        return {"variables": [value for _, value in self._values], "values": super().snapshot()}
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave."""
+        self._values = list(zip(self._variables(), snapshot["variables"]))
+        super().load_snapshot(snapshot["values"])
+        self.restore()
+
 
 class CommitStateCallback(AnyKeras):
     """Commits the state every `batches_per_commit` batches and at the end of each epoch."""
@@ -91,13 +101,15 @@ class UpdateBatchStateCallback(AnyKeras):
         super().__init__()
         self.state = state
         self.steps_per_epoch: Optional[int] = None
+        self._done_before = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Forgets the number of steps: it may be another one now."""
         self.steps_per_epoch = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        """Shortens this epoch by the batches done before."""
+        """Shortens this epoch by the batches done before, which count when it is interrupted again."""
+        self._done_before = self.state.batch
         params = self.params or {}  # type: ignore[attr-defined]
         if params.get("steps"):
             if self.steps_per_epoch is None:
@@ -106,7 +118,7 @@ class UpdateBatchStateCallback(AnyKeras):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Counts."""
-        self.state.batch = batch
+        self.state.batch = self._done_before + batch
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """The next epoch starts at its first batch."""
@@ -120,11 +132,18 @@ class UpdateEpochStateCallback(AnyKeras):
         super().__init__()
         self.state = state
         self.initial_epoch = self.state.epoch
+        self._first: Optional[int] = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Epochs of `fit` count from 0; remember where that is."""
+        """Remembers how many epochs were done before this `fit`."""
         self.initial_epoch = self.state.epoch
+        self._first = None
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Epochs of `fit` count from 0, or from its initial_epoch."""
+        if self._first is None:
+            self._first = epoch
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """One more is done."""
-        self.state.epoch = self.initial_epoch + epoch + 1
+        self.state.epoch = self.initial_epoch + epoch - (self._first or 0) + 1

@@ -41,6 +41,8 @@ class HorovodBasics:
         self._uses_mpi = False
         self._timeline_enabled = False
         self._atexit_registered = False
+        self._static_sets: List[ProcessSet] = []
+        self._sets: List[ProcessSet] = []
         self._on_init: List[Callable[[], None]] = []
         self._on_shutdown: List[Callable[[], None]] = []
         os.register_at_fork(after_in_child=self._after_fork)
@@ -69,6 +71,7 @@ class HorovodBasics:
         sets = _checked_sets(process_sets)
         with self._lock:
             if not self.is_initialized():
+                self._static_sets = sets
                 self._start(comm, sets)
                 try:
                     self._register_static(sets)
@@ -110,7 +113,7 @@ class HorovodBasics:
     def _register_static(self, sets: List[ProcessSet]) -> None:
         for number, one in enumerate(sets):
             try:
-                all_sets.register(one)
+                all_sets.make_again([one])
             except FileExistsError:
                 raise ValueError(
                     f"Horovod could not be initialized because process_sets entry number {number} is a "
@@ -126,6 +129,16 @@ class HorovodBasics:
         Called while an exception is on its way (`finally: hvd.shutdown()`), it tells the others of that.
         """
         self._stop(exit_reason.in_flight((HorovodInternalError, HostsUpdatedInterrupt)))
+
+    def reset(self) -> None:
+        """Leaves the world and joins the next one, with the process sets of this one: for elastic jobs."""
+        sets = all_sets.remembered() or self._sets
+        static = [one for one in sets if one in self._static_sets]
+        added = [one for one in sets if one not in static]
+        self._sets = sets  # if the next world fails while it forms, the one after has them too
+        self.shutdown()
+        self.init(process_sets=static)
+        all_sets.make_again(added)
 
     def _end(self) -> None:
         """At the end of the process: says why it ends, unless all is well."""

@@ -20,7 +20,9 @@ import queue
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from horovod.common import objects, topology
+from horovod.common import _native, constants, objects, topology
+from horovod.common.basics import basics
+from horovod.common.checkpoint import checkpoint
 from horovod.common.exceptions import (
     HorovodInternalError,
     HostsUpdatedInterrupt,
@@ -29,7 +31,10 @@ from horovod.common.exceptions import (
 )
 from horovod.common.notification import WorkerNotificationManager, notification_manager
 
-__all__ = ["ObjectState", "State", "WorkerNotificationManager", "notification_manager", "run_fn"]
+__all__ = [
+    "ObjectState", "State", "WorkerNotificationManager", "checkpoint", "notification_manager", "run",
+    "run_fn",
+]  # fmt: skip
 
 log = logging.getLogger("horovod")
 _REMOVED_ONLY = 1  # of the flags "removed" (1) and "added" (2)
@@ -99,6 +104,14 @@ class State:
             return HostsUpdatedInterrupt(changes == _REMOVED_ONLY)
         return None
 
+    def snapshot(self) -> Any:
+        """What `save` has kept, as something that can be pickled; for `checkpoint`."""
+        raise NotImplementedError
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave, perhaps in another process, as if saved here, and restores it."""
+        raise NotImplementedError
+
     def samples_left(self) -> Optional[int]:
         """How many samples of this epoch are left, if the state knows; for the launcher's messages."""
         return None
@@ -139,6 +152,13 @@ class ObjectState(State):
             self._saved_state = self._bcast_object(self._saved_state)
             self._set_attrs()
 
+    def snapshot(self) -> Any:
+        return dict(self._saved_state)
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        self._saved_state.update(snapshot)
+        self._set_attrs()
+
     def _set_attrs(self) -> None:
         for name, value in self._saved_state.items():
             setattr(self, name, value)
@@ -162,14 +182,14 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 try:
                     _synchronise(state, skip_sync)
                     return func(state, *args, **kwargs)
-                except RanksDisagree:
-                    raise  # would happen again
-                except HorovodInternalError as error:
+                except HostsUpdatedInterrupt as interrupt:
+                    skip_sync = interrupt.skip_sync
+                except Exception as error:
+                    if not _is_loss(error):
+                        raise
                     log.info("the job re-forms: %s", error)
                     state.restore()
                     skip_sync = False
-                except HostsUpdatedInterrupt as interrupt:
-                    skip_sync = interrupt.skip_sync
                 _join_again(reset)
                 state.on_reset()
                 notification_manager.repeat_news()
@@ -177,6 +197,19 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a training function `func(state, ...)` so that it goes on after failures and host changes."""
+    return run_fn(func, basics.reset)
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether an error says that the world is not whole any more, rather than that the script is wrong."""
+    if isinstance(error, HorovodInternalError):
+        return not isinstance(error, RanksDisagree)  # which would happen again
+    # Frameworks put what an operation of ours says into an exception of their own.
+    return "Horovod" in str(error) and topology.is_known() and _native.lib().hvd_check() != constants.OK
 
 
 def _synchronise(state: State, skip: bool) -> None:
@@ -204,6 +237,8 @@ def _join_again(reset: Callable[[], None]) -> None:
             return
         except WorkerRemoved as error:
             _leave(str(error))
+        except RanksDisagree:
+            raise
         except HorovodInternalError as error:
             if not notification_manager.is_driven or notification_manager.job_over or attempt == _TRIES:
                 raise

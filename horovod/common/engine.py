@@ -51,7 +51,9 @@ def raise_for(status: int, text: str) -> None:
         return
     if status == INVALID:
         raise ValueError(text)
-    raise RanksDisagree(text) if status == PRECONDITION else HorovodInternalError(text)
+    if status == PRECONDITION:
+        raise RanksDisagree(text)
+    raise HorovodInternalError(text)
 
 
 def request(

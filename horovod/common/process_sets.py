@@ -8,12 +8,14 @@ sets with the engine. The life cycle (basics.py) tells it when the engine has st
 from __future__ import annotations
 
 import ctypes
+import logging
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 from horovod.common import _native, engine, names, seals, set_links, topology
 from horovod.common.constants import INVALID, OK
 from horovod.common.exceptions import HorovodInternalError
 
+log = logging.getLogger("horovod")
 _NOT_RANKS = "ProcessSet should be initialized with a list of process ranks or an mpi4py Comm object"
 
 
@@ -92,6 +94,9 @@ def _temp_process_set_object(process_set_id: int) -> ProcessSet:
 
 global_process_set = _make_global()
 _registered: List[ProcessSet] = []  # objects to invalidate when their set goes away
+_wanted: List[
+    ProcessSet
+] = []  # in the order of their making, those too whose ranks are missing at the moment
 _dynamic = False  # whether sets may be added and removed while running
 
 
@@ -129,7 +134,8 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
             "the process set via a list of ranks."
         )
     try:
-        return register(process_set)
+        make_again([process_set])
+        return process_set
     except FileExistsError:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}") from None
 
@@ -146,6 +152,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
             "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow removing process sets after Horovod initialization."
         )
     number = process_set.process_set_id
+    if process_set in _wanted:
+        _wanted.remove(process_set)
     if number is None or number == 0:
         return False
     removed = remove_ranks(number)
@@ -235,6 +243,32 @@ def adopt(process_sets: Iterable[ProcessSet]) -> None:
             _registered.append(process_set)
 
 
+def _fits(process_set: ProcessSet) -> bool:
+    """Whether a set can be made in this world; in a job of fixed size one that cannot is an error."""
+    size, ranks = topology.known().size, process_set.ranks or []
+    if not topology.world().is_elastic or all(rank < size for rank in ranks):
+        return True
+    log.warning("%s is not made while the job has only %d ranks", process_set, size)
+    return False
+
+
+def remembered() -> List[ProcessSet]:
+    """The sets of this world, to be made again in the next one."""
+    return list(_wanted)
+
+
+def make_again(process_sets: Iterable[ProcessSet]) -> None:
+    """Collective over all ranks: registers the sets of the world before, those that fit into this one."""
+    for process_set in process_sets:
+        if not _fits(process_set):
+            pass
+        elif topology.world().is_elastic and process_set.ranks in all_ranks().values():
+            adopt([process_set])  # all ranks of a job that has shrunk, for example
+        else:
+            register(process_set)
+        _wanted.append(process_set)
+
+
 def on_init(size: int, dynamic: bool) -> None:
     """Called when the engine has started with that many ranks."""
     global _dynamic
@@ -249,3 +283,4 @@ def on_shutdown() -> None:
     for process_set in _registered:
         process_set.process_set_id = None
     _registered.clear()
+    _wanted.clear()

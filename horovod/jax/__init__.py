@@ -20,6 +20,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from horovod.jax import elastic
 from horovod.jax._lifecycle import init, shutdown
 from horovod.jax.compression import Compression
 from horovod.jax.functions import broadcast_optimizer_state, broadcast_parameters
@@ -68,7 +69,7 @@ __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "DistributedState", "HorovodInternalError",
     "Max", "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object",
     "allreduce", "alltoall", "barrier", "broadcast", "broadcast_object", "broadcast_optimizer_state",
-    "broadcast_parameters", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built",
+    "broadcast_parameters", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic",
     "global_process_set", "gloo_built", "gloo_enabled", "grad", "grouped_allgather", "grouped_allreduce",
     "grouped_reducescatter", "init", "is_homogeneous", "is_initialized", "join", "local_rank", "local_size",
     "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "reduce_gradients",

@@ -11,13 +11,14 @@ from horovod._keras import elastic as _impl
 from horovod._keras.callbacks import with_base
 from horovod._keras.elastic import KerasState
 from horovod.common.basics import basics as _basics
-from horovod.common.elastic import run_fn
+from horovod.common.elastic import checkpoint, run_fn
 
 __all__ = [
     "CommitStateCallback",
     "KerasState",
     "UpdateBatchStateCallback",
     "UpdateEpochStateCallback",
+    "checkpoint",
     "run",
 ]
 
@@ -28,12 +29,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         from horovod.tensorflow.elastic import run as run_tensorflow
 
         return run_tensorflow(func)
-    return run_fn(func, _reset)
-
-
-def _reset() -> None:
-    _basics.shutdown()
-    _basics.init()
+    return run_fn(func, _basics.reset)
 
 
 _base = keras.callbacks.Callback

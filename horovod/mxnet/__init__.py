@@ -18,6 +18,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from horovod.mxnet import elastic
 from horovod.mxnet._lifecycle import init, shutdown
 from horovod.mxnet.compression import Compression
 from horovod.mxnet.functions import allgather_object, broadcast_object, broadcast_parameters
@@ -61,9 +62,9 @@ __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "DistributedTrainer", "Max", "Min",
     "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce",
     "allreduce_", "alltoall", "broadcast", "broadcast_", "broadcast_object", "broadcast_parameters",
-    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built",
-    "gloo_enabled", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter",
-    "init", "is_initialized", "local_rank", "local_size", "mpi_built", "mpi_enabled",
+    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set",
+    "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_",
+    "grouped_reducescatter", "init", "is_initialized", "local_rank", "local_size", "mpi_built", "mpi_enabled",
     "mpi_threads_supported", "nccl_built", "rank", "reducescatter", "remove_process_set", "rocm_built",
     "shutdown", "size", "start_timeline", "stop_timeline",
 ]  # fmt: skip

@@ -58,8 +58,16 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         self._num_groups = num_groups
         self._process_set = process_set
         self._gradient_predivide_factor = float(gradient_predivide_factor)
+        self._scaled_for = 1
         if process_set.included():
-            self._scale *= self._gradient_predivide_factor / (process_set.size() or 1)
+            self._scale *= self._gradient_predivide_factor
+            self.adapt()
+
+    def adapt(self) -> None:
+        """Averages over the ranks there are now: an elastic state calls it when their number has changed."""
+        size = self._process_set.size() or 1
+        self._scale *= self._scaled_for / size
+        self._scaled_for = size
 
     def _allreduce_grads(self) -> None:
         if not self._process_set.included() or self._process_set.size() == 1:

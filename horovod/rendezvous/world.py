@@ -47,6 +47,11 @@ class World:
         self.local_ranks = [r for r in range(self.size) if self.host_of_rank[r] == mine]
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether a driver decides who is in this world, and with which numbers."""
+        return self.place is not None
+
+    @property
     def n_hosts(self) -> int:
         """Number of hosts in the world."""
         return len(self.host_names)

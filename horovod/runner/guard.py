@@ -64,9 +64,11 @@ class Incoming:
 
     def receive(self) -> list[typing.Any]:
         """Waits for data and returns the messages that are complete now; raises EOFError at the end."""
-        data, descriptors, _, _ = socket.recv_fds(self._link, 1 << 16, 2, socket.MSG_CMSG_CLOEXEC)
+        data, descriptors, _, _ = socket.recv_fds(self._link, 1 << 16, 2)
         if not data:
             raise EOFError
+        for descriptor in descriptors:  # Python leaves MSG_CMSG_CLOEXEC out, if given
+            os.set_inheritable(descriptor, False)
         self._descriptors += descriptors
         self._data += data
         found = []

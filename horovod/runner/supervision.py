@@ -43,8 +43,9 @@ class WorkerFailure:
     worker: str = ""  # by which the store of an elastic job knows it
 
     def is_echo(self) -> bool:
-        """Whether its last lines only say that somebody else failed."""
-        return any(word in line for line in self.tail for word in _ECHOES)
+        """Whether its last lines only say that somebody else failed (lines of code do not count)."""
+        said = [line for line in self.tail if not line.startswith("    ")]
+        return any(word in line for line in said for word in _ECHOES)
 
 
 def culprit(failures: Sequence[WorkerFailure]) -> WorkerFailure:

@@ -6,12 +6,15 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, List, Optional, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from horovod._keras.elastic import KerasState
 from horovod.common.basics import basics as _basics
-from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.elastic import ObjectState, checkpoint, run_fn
 from horovod.common.exceptions import HorovodInternalError
+
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "checkpoint", "run"]
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
 
 
@@ -35,8 +38,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reset() -> None:
-    _basics.shutdown()
-    _basics.init()
+    _basics.reset()
 
 
 class TensorFlowKerasState(KerasState):
@@ -95,6 +97,16 @@ class TensorFlowState(ObjectState):
             broadcast_variables(self.variables, root_rank=0)
         self._save_variables()
         super().sync()
+
+    def snapshot(self) -> Any:
+        """What was kept, for `checkpoint`."""
+        return {"variables": [np.asarray(value) for value in self._values], "values": super().snapshot()}
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave."""
+        self._values = list(snapshot["variables"])
+        super().load_snapshot(snapshot["values"])
+        self.restore()
 
     def _save_variables(self) -> None:
         if self.session is not None:

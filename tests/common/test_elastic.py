@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+
 import pytest
 from tests_support import run_world
 
 from horovod.common import elastic
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.checkpoint import checkpoint
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt, RanksDisagree
 
 
 class Recorded(elastic.State):
@@ -149,3 +153,89 @@ def train_with_a_mishap():
 
 def test_training_goes_on_after_a_mishap_on_all_ranks():
     assert run_world(train_with_a_mishap, 2) == [20.0, 20.0]
+
+
+def test_check_host_updates_saves_before_it_interrupts():
+    """Else the next world would go on with the values of the last commit and the weights of now."""
+    state = Recorded()
+    state.check_host_updates()
+    assert state.events == []
+    state.on_hosts_updated(1, 2)
+    with pytest.raises(HostsUpdatedInterrupt):
+        state.check_host_updates()
+    assert state.events == ["save"]
+
+
+def test_a_mismatch_is_not_tried_again():
+    state = Recorded()
+    with pytest.raises(RanksDisagree):
+        run(state, [RanksDisagree("shapes differ"), HorovodInternalError("never reached")])
+    assert state.events == ["sync"]
+
+
+def come_together_for_different_reasons():
+    """Rank 0 heard of a removed host and would skip the synchronisation, rank 1 lost a peer: they differ."""
+    import horovod.numpy as hvd
+    from horovod.common.elastic import ObjectState, run_fn
+
+    hvd.init()
+    state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, value=hvd.rank())
+    calls = []
+
+    def train(state):
+        calls.append(state.value)
+        state.value += 1
+        if len(calls) == 1:
+            state.value += 10 * hvd.rank()
+            hvd.barrier()
+            raise HostsUpdatedInterrupt(True) if hvd.rank() == 0 else HorovodInternalError("lost")
+        return float(hvd.allreduce(float(state.value), op=hvd.Sum, name="sum"))
+
+    return run_fn(train, lambda: (hvd.shutdown(), hvd.init()))(state), calls
+
+
+def test_issue_3494():
+    """Survivors that would skip the synchronisation and newcomers that need it decide alike."""
+    (first, calls), (second, others) = run_world(come_together_for_different_reasons, 2)
+    assert first == second and calls[1] == others[1] == 0, "both have what rank 0 saved last"
+
+
+class Kept(elastic.ObjectState):
+    """A state that is alone."""
+
+    def __init__(self, **values):
+        super().__init__(bcast_object=lambda obj: obj, get_rank=lambda: 0, **values)
+
+
+def test_a_checkpoint_is_found_again(tmp_path):
+    path = str(tmp_path / "state")
+    state = checkpoint(Kept(step=0, notes=["a"]), path, every=2)
+    state.sync()
+    for step in range(1, 6):
+        state.step = step
+        state.commit()
+    state.commit.__self__._writer.join()
+    assert sorted(os.listdir(tmp_path)) == ["state"], "nothing is left of the writing"
+    again = checkpoint(Kept(step=0, notes=[]), path, every=2)
+    again.sync()
+    assert (again.step, again.notes, again._commits) == (4, ["a"], 4)
+    again.step = 9
+    again.restore()
+    assert again.step == 4
+    with pytest.raises(ValueError, match="must be 1 or more"):
+        checkpoint(again, path, every=0)
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_training(tmp_path, caplog):
+    state = checkpoint(Kept(step=0), str(tmp_path / "missing" / "state"), every=1)
+    state.sync()
+    state.commit()
+    state.commit.__self__._writer.join()
+    assert "cannot write the checkpoint" in caplog.text
+
+
+def test_a_broken_checkpoint_is_an_error(tmp_path):
+    (tmp_path / "state").write_bytes(pickle.dumps({"format": 99}))
+    state = checkpoint(Kept(step=0), str(tmp_path / "state"))
+    with pytest.raises(ValueError, match="is not a checkpoint of this version"):
+        state.sync()

@@ -134,6 +134,36 @@ def test_callbacks(kind):
         assert {what: ok for what, ok in results.items() if ok is not True} == {}
 
 
+def interrupted_epochs():
+    """Epochs and batches over several calls of fit, as after resets; fit counts from 0 or initial_epoch."""
+    import numpy as np
+
+    keras, hvd = front_end()
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
+    x, y = np.ones((16, 3), "float32"), np.ones((16, 1), "float32")
+    state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+    callbacks = [hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state)]
+    seen = []
+    for options in ({"epochs": 2}, {"epochs": 1}, {"epochs": 5, "initial_epoch": 3}, {"epochs": 1}):
+        model.fit(x, y, batch_size=8, verbose=0, callbacks=callbacks, **options)
+        seen.append(state.epoch)
+    batches = callbacks[0]
+    state.batch = 3
+    batches.on_train_begin()
+    batches.set_params({"steps": 10})
+    batches.on_epoch_begin(0)
+    batches.on_train_batch_end(1)
+    return seen, batches.params["steps"], state.batch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_issue_2844(kind):
+    for seen, steps, batch in run(kind, interrupted_epochs, timeout=240):
+        assert seen == [2, 3, 5, 6], "epochs that were done, however fit counts them"
+        assert steps == 7 and batch == 4, "batches of before the interruption count when there is another"
+
+
 def values():
     import numpy as np
 

@@ -77,6 +77,14 @@ def test_one_more_worker_can_be_started_and_one_ended(watched):
     assert watched.event() == WorkerExited("here", 8, 128 + signal.SIGKILL)
 
 
+def test_a_worker_holds_no_descriptors_of_the_others(watched):
+    """Else the end of one is reported only after the wait for those who might still write to its pipes."""
+    for worker in range(4):
+        watched.start(worker, "echo $$; exec sleep 1000")
+    pids = [watched.line(worker) for worker in range(4)]
+    assert [sorted(os.listdir(f"/proc/{pid}/fd")) for pid in pids] == [["0", "1", "2"]] * 4
+
+
 def test_ending_a_worker_ends_what_it_started_too(watched):
     watched.start(0, "sleep 1000 & echo $!; sleep 1001 & echo $!; trap '' TERM; wait; sleep 1002")
     children = [int(watched.line(0)), int(watched.line(0))]

@@ -27,8 +27,9 @@ from horovod.runner.elastic import actions as do
 from horovod.runner.elastic import placement
 from horovod.runner.elastic.discovery import DISCOVER_HOSTS_FREQUENCY_SECS, HostDiscovery
 from horovod.runner.elastic.hosts import KnownHosts, Range
+from horovod.runner.elastic.limits import Limits
 from horovod.runner.elastic.reach import Reach
-from horovod.runner.elastic.supervision import ElasticSupervisor, Limits
+from horovod.runner.elastic.supervision import ElasticSupervisor
 from horovod.runner.elastic.telling import Teller
 from horovod.runner.host_runner import (
     Event,

@@ -9,7 +9,7 @@ from typing import List, Optional
 
 from horovod.runner.allocation import allocated_hosts
 from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery, HostDiscoveryScript
-from horovod.runner.elastic.supervision import Limits
+from horovod.runner.elastic.limits import Limits
 from horovod.runner.hosts import HostInfo
 from horovod.runner.settings import JobSettings
 

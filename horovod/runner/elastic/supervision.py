@@ -13,10 +13,10 @@ tests can tell it any story.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from horovod.rendezvous.store_service import Event as StoreEvent
+from horovod.runner.elastic import staffing
 from horovod.runner.elastic.actions import (
     Action,
     Assign,
@@ -31,7 +31,9 @@ from horovod.runner.elastic.actions import (
 )
 from horovod.runner.elastic.failures import Places, place_of
 from horovod.runner.elastic.hosts import FOREVER, HostUpdateResult, KnownHosts
+from horovod.runner.elastic.limits import Limits
 from horovod.runner.elastic.placement import rank_order
+from horovod.runner.elastic.progress import Progress
 from horovod.runner.elastic.workers import MEMBER, STARTING, WAITING, Worker, Workers
 from horovod.runner.host_runner import Event, HostLost, HostReady, HostUnreachable, WorkerExited
 from horovod.runner.supervision import (
@@ -44,9 +46,6 @@ from horovod.runner.supervision import (
     exit_text,
 )
 
-RESET_LIMIT_EXCEEDED_MESSAGE = (
-    "Horovod was shutdown because number of resets during elastic job exceeded limit: {}"
-)
 NO_STATE_LEFT = "No hosts from previous set remaining, unable to broadcast state."
 # Workers of a host that come at about the same time are admitted together.
 _TOGETHER_SECONDS = 0.5
@@ -56,33 +55,11 @@ _LEAVE_SECONDS = 30.0
 _REST_SECONDS = 60.0
 # Processes of a host that end before they ask for a place, one after another, until the host is given up.
 _START_FAILURES = 3
-# Failures in a row without a commit in between, until trying again is given up.
-_FRUITLESS = 10
 _KILLED = 128 + 9
 
 
 class TimeoutException(RuntimeError):
     """There were not enough slots for too long."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the user allows.
-
-    Attributes:
-        num_proc: slots to wait for before the job starts.
-        min_np, max_np: fewest and most ranks; None: as many as there are slots.
-        fixed_hosts: no other hosts will ever come.
-    """
-
-    num_proc: int
-    min_np: int
-    max_np: Optional[int] = None
-    elastic_timeout: float = 600.0
-    start_timeout: float = 30.0
-    network_timeout: float = 30.0
-    reset_limit: Optional[int] = None
-    fixed_hosts: bool = False
 
 
 class ElasticSupervisor:
@@ -120,8 +97,7 @@ class ElasticSupervisor:
         self._cause = ""
         self._notified = 0
         self._ever_whole = self._state_exists = self._finishing = False
-        self._resets = self._fruitless = self._commits = 0
-        self._failed_since_state = False
+        self._progress = Progress(limits.reset_limit)
 
     # -------------------------------------------------------------------------------------- inputs
 
@@ -240,13 +216,9 @@ class ElasticSupervisor:
         text = f"state from rank 0 on {worker.host}, after {commits} commits"
         text += f", {left} samples left in this epoch" if left is not None else ""
         self._say("state", text, rank=0, host=worker.host, commits=commits, samples_left=left)
-        self._fruitless = self._fruitless + 1 if self._failed_since_state and commits == self._commits else 0
-        self._commits, self._failed_since_state = commits, False
-        if self._fruitless >= _FRUITLESS and self._limits.reset_limit is None:
-            self._stop(RuntimeError(
-                f"workers were lost {self._fruitless} times in a row without a commit in between: the job "
-                "does not get anywhere. Commit more often, or say with --reset-limit how often to try"
-            ))  # fmt: skip
+        trouble = self._progress.synchronised(commits)
+        if trouble is not None:
+            self._stop(RuntimeError(trouble))
 
     def _exited(self, event: WorkerExited, now: float) -> None:
         worker = self.workers.pop(event.worker)
@@ -272,7 +244,7 @@ class ElasticSupervisor:
 
     def _failed(self, worker: Worker, failure: WorkerFailure, now: float, cause: str) -> None:
         self._failures.append(failure)
-        self._failed_since_state = True
+        self._progress.failed()
         if worker.generation and worker.generation == self.generation:
             self._broken(cause, now)
         place = None if self._finishing else place_of(failure)
@@ -304,7 +276,7 @@ class ElasticSupervisor:
                 self._broken(f"lost host {host}", now)
         if reached and lost:
             self._failures.append(WorkerFailure(max(lost[0].rank, 0), host, _KILLED, [why]))
-            self._failed_since_state = True
+            self._progress.failed()
         self._close(host)
         if reached:
             self._blacklist(host, "", now)
@@ -363,21 +335,11 @@ class ElasticSupervisor:
 
     def _release_surplus(self, now: float) -> None:
         """Lets workers go whose slots are not there any more, if the job can go on without them."""
-        slots = dict(self._hosts.usable(now))
-        kept = self._in_slots(now)
-        surplus = [one for one in self.workers.staying() if one not in kept]
-        limits = self._limits
-        if not surplus or self._finishing or sum(slots.values()) < limits.min_np:
+        if self._finishing:
             return
-        for worker in surplus:
-            heirs = not self._state_exists or any(one.has_state for one in kept)
-            if worker.generation == 0 or (heirs and len(kept) >= limits.min_np):
-                self._let_go(worker, f"{worker.host} has been removed from the job", now)
-
-    def _in_slots(self, now: float) -> List[Worker]:
-        """Workers whose slots are still there."""
-        slots = dict(self._hosts.usable(now))
-        return [one for one in self.workers.staying() if one.slot < slots.get(one.host, 0)]
+        usable = self._hosts.usable(now)
+        for worker in staffing.surplus(self.workers, usable, self._limits.min_np, self._state_exists):
+            self._let_go(worker, f"{worker.host} has been removed from the job", now)
 
     def _let_go(self, worker: Worker, reason: str, now: float) -> None:
         worker.leaving = reason
@@ -392,18 +354,12 @@ class ElasticSupervisor:
         capacity = sum(slots for _, slots in usable)
         if self._finishing or (self._started_at is None and capacity < limits.num_proc):
             return
-        total = len(self._in_slots(now))
-        most = capacity if limits.max_np is None else limits.max_np
-        for name, slot in [(host, slot) for host, slots in usable for slot in range(slots)]:
-            taken = any(one.slot == slot for one in self.workers.on(name))
-            if total >= most or taken or now < self._rests.get((name, slot), 0.0):
-                continue
-            if name not in self._open:
-                self._open[name] = None
-                self._actions.append(OpenHost(name))
-            worker = self.workers.add(name, slot, now)
-            self._actions.append(StartWorker(worker.number, worker.name, name, slot))
-            total += 1
+        for host, slot in staffing.vacancies(self.workers, usable, limits.max_np, self._rests, now):
+            if host not in self._open:
+                self._open[host] = None
+                self._actions.append(OpenHost(host))
+            worker = self.workers.add(host, slot, now)
+            self._actions.append(StartWorker(worker.number, worker.name, host, slot))
             if self._started_at is None:
                 self._started_at = self._broken_since = now
 
@@ -446,7 +402,9 @@ class ElasticSupervisor:
             return
         if self._state_exists and not any(one.has_state for one in waiting):
             return  # whoever has it will come, or the job ends
-        if self.generation and not self._count_reset():
+        trouble = self._progress.re_forms() if self.generation else None
+        if trouble is not None:
+            self._stop(RuntimeError(trouble))
             return
         for one in absent:
             if self.generation:
@@ -454,22 +412,8 @@ class ElasticSupervisor:
                 self._say(
                     "late", f"going on without {one}, which does not come", host=one.host, rank=one.rank
                 )
-        self._assign(self._chosen(waiting, now), now)
-
-    def _chosen(self, waiting: List[Worker], now: float) -> List[Worker]:
-        """Those who get a place if there are more than may be: one that has the state, then who will stay."""
-        most, in_slots = self._limits.max_np, self._in_slots(now)
-        first = next((one for one in waiting if one.has_state), waiting[0])
-        order = sorted(waiting, key=lambda one: (one is not first, one not in in_slots, one.generation == 0))
-        return order[:most]
-
-    def _count_reset(self) -> bool:
-        self._resets += 1
-        limit = self._limits.reset_limit
-        if limit is not None and self._resets > limit:
-            self._stop(RuntimeError(RESET_LIMIT_EXCEEDED_MESSAGE.format(limit)))
-            return False
-        return True
+        usable = self._hosts.usable(now)
+        self._assign(staffing.chosen(waiting, self.workers, usable, limits.max_np), now)
 
     def _assign(self, waiting: List[Worker], now: float) -> None:
         order = {host: place for place, host in enumerate(self._hosts.names())}

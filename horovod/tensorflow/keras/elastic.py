@@ -8,7 +8,7 @@ from tensorflow import keras
 from horovod._keras import elastic as _impl
 from horovod._keras.callbacks import with_base
 from horovod._keras.elastic import KerasState
-from horovod.tensorflow.elastic import TensorFlowKerasState, run
+from horovod.tensorflow.elastic import TensorFlowKerasState, checkpoint, run
 
 __all__ = [
     "CommitStateCallback",
@@ -16,6 +16,7 @@ __all__ = [
     "TensorFlowKerasState",
     "UpdateBatchStateCallback",
     "UpdateEpochStateCallback",
+    "checkpoint",
     "run",
 ]
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from horovod.common.elastic import run_fn
+from horovod.common.basics import basics
+from horovod.common.elastic import checkpoint, run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
-from horovod.torch.mpi_ops import init, shutdown
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a training function `func(state, ...)` so that it goes on after failures and host changes."""
-    return run_fn(func, _reset)
+    return run_fn(func, basics.reset)
 
 
-def _reset() -> None:
-    shutdown()
-    init()
-
-
-__all__ = ["ElasticSampler", "TorchState", "run"]
+__all__ = ["ElasticSampler", "TorchState", "checkpoint", "run"]

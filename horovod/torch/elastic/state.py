@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 from typing import Any, Dict, List, Optional, Tuple, Type
 
@@ -17,6 +18,8 @@ from horovod.torch.mpi_ops import rank
 class StateHandler:
     """Keeps one value: how to save it, bring it back, and give every rank rank 0's."""
 
+    _saved: Any = None
+
     def __init__(self, value: Any) -> None:
         self.value = value
 
@@ -27,6 +30,15 @@ class StateHandler:
     def restore(self) -> None:
         """Brings the copy back into the value."""
         raise NotImplementedError
+
+    def snapshot(self) -> Any:
+        """The copy, for `checkpoint`."""
+        return self._saved
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave, and brings it back into the value."""
+        self._saved = snapshot
+        self.restore()
 
     def sync(self) -> None:
         """Gives every rank the current value of rank 0."""
@@ -43,10 +55,10 @@ class ModelStateHandler(StateHandler):
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
-        self._saved = copy.deepcopy(model.state_dict())
+        self.save()
 
     def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+        self._saved = copied(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
         self.value.load_state_dict(self._saved)
@@ -60,10 +72,10 @@ class OptimizerStateHandler(StateHandler):
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
-        self._saved = copy.deepcopy(optimizer.state_dict())
+        self.save()
 
     def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+        self._saved = copied(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
         self.value.load_state_dict(copy.deepcopy(self._saved))
@@ -87,6 +99,25 @@ class SamplerStateHandler(StateHandler):
 
     def sync(self) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict()))
+
+
+def copied(value: Any, memory: Any = None) -> Any:
+    """A deep copy of a state_dict, in the memory of an earlier copy where that fits.
+
+    A commit at every step then allocates nothing: 100 MB cost a memcpy, not a memcpy and 25,000 page faults.
+    """
+    if isinstance(value, torch.Tensor):
+        there = isinstance(memory, torch.Tensor) and memory.device == value.device
+        if there and memory.shape == value.shape and memory.dtype == value.dtype and memory.is_contiguous():
+            return memory.copy_(value.detach())
+        return value.detach().clone(memory_format=torch.contiguous_format)
+    if type(value) in (dict, collections.OrderedDict):
+        before = memory if isinstance(memory, dict) else {}
+        return type(value)((key, copied(one, before.get(key))) for key, one in value.items())
+    if type(value) is list:
+        slots = memory if isinstance(memory, list) and len(memory) == len(value) else [None] * len(value)
+        return [copied(one, slot) for one, slot in zip(value, slots)]
+    return copy.deepcopy(value)
 
 
 Registry = List[Tuple[Type[Any], Type[StateHandler]]]
@@ -164,6 +195,17 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()
+
+    def snapshot(self) -> Any:
+        """What was kept, for `checkpoint`."""
+        handled = {name: handler.snapshot() for name, handler in self._handlers.items()}
+        return {"handled": handled, "values": super().snapshot()}
+
+    def load_snapshot(self, snapshot: Any) -> None:
+        """Takes what `snapshot` gave."""
+        for name, one in snapshot["handled"].items():
+            self._handlers[name].load_snapshot(one)
+        super().load_snapshot(snapshot["values"])
 
     def samples_left(self) -> Optional[int]:
         """How many samples the samplers have left in this epoch."""

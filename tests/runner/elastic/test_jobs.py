@@ -14,7 +14,8 @@ HERE = ["localhost:3"]
 
 
 @pytest.mark.parametrize("lost", [[0], [2], [0, 1]], ids=["rank 0", "the last rank", "two at once"])
-def test_survivors_keep_their_processes_and_no_sample_is_lost(tmp_path, lost):
+def test_issue_3264(tmp_path, lost):
+    """Survivors of a death keep their processes, and no sample is lost."""
     script = ["--steps", "30", "--commit-every", "4", "--wait-for", str(tmp_path / "enough")]
     with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
         job.wait_for("train", count=3, size=3)
@@ -44,7 +45,8 @@ def test_death_while_the_world_re_forms(tmp_path):
     assert len(job.events("lost")) >= 2
 
 
-def test_hosts_come_and_go_while_the_others_train(tmp_path):
+def test_issue_2652(tmp_path):
+    """A new worker gets its state while the others train; hosts come and go, nobody loses a step."""
     script = ["--steps", "30", "--wait-for", str(tmp_path / "enough")]
     with ElasticRun(tmp_path, ["localhost:1"], "-np", "1", "--min-np", "1", script=script) as job:
         job.wait_for("train", size=1)
@@ -81,13 +83,21 @@ def test_sigterm_is_a_wish_to_leave(tmp_path):
     assert "was asked to end" in job.events("left")[0]["text"]
 
 
-def test_process_sets_are_made_again(tmp_path):
-    """test_issue_4021: elastic jobs and process sets."""
-    with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=["--steps", "30", "--sets"]) as job:
+def test_issue_4021(tmp_path):
+    """Process sets made before the loop are made again, those whose ranks are there."""
+    script = ["--steps", "30", "--sets", "--wait-for", str(tmp_path / "enough")]
+    with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
         job.wait_for("train", count=3, size=3)
-        job.wait_for_steps(3)
+        job.wait_for("set", ranks=[0, 2])
         job.kill(0)
-        check_results(job.finish())
+        job.wait_for("train", count=2, size=2)
+        job.wait_for("train", count=6, size=3)
+        generation = job.matching("train")[-1]["generation"]
+        job.wait_for("set", count=2, ranks=[0, 2], generation=generation)
+        (tmp_path / "enough").touch()
+        check_results(job.finish(), 3)
+    seen = {(tuple(one["ranks"]), one["generation"]) for one in job.matching("set")}
+    assert ((0, 1), 2) in seen and ((0, 2), 2) not in seen, "rank 2 was missing there"
 
 
 def test_an_error_of_the_script_ends_the_job(tmp_path):

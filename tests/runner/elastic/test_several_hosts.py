@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic jobs over ssh, on hosts made of network namespaces: hosts die, cables are cut, hosts come and go."""
+"""Elastic jobs over ssh, on hosts made of network namespaces: they die, are cut off, come and go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def whole(hosts):
 
 def start(hosts, tmp_path, names, *words, script=()):
     arguments = [*script, "--wait-for", str(tmp_path / "enough")]
-    job = ElasticRun(tmp_path, [f"{name}:1" for name in names], *words, script=arguments, env=hosts.environment())
+    job = ElasticRun(
+        tmp_path, [f"{name}:1" for name in names], *words, script=arguments, env=hosts.environment()
+    )
     job.wait_for("train", count=len(names), size=len(names))
     job.wait_for_steps(3)
     return job
@@ -68,7 +70,8 @@ def test_a_cable_is_cut_and_plugged_in_again(hosts, tmp_path):
     assert "b" in {one["host"] for one in job.events("host lost")}
 
 
-def test_all_but_one_host_are_lost_and_an_agent_is_killed(hosts, tmp_path):
+def test_issue_3852(hosts, tmp_path):
+    """A job shrinks to one host: one dies, of another the agent is killed."""
     with start(hosts, tmp_path, "abc", "-np", "3", "--min-np", "1", "--network-timeout-seconds", "4") as job:
         hosts.kill_everything("a")
         for pid in hosts.pids("b"):  # its agent, with everything it started
@@ -79,8 +82,8 @@ def test_all_but_one_host_are_lost_and_an_agent_is_killed(hosts, tmp_path):
         finish(job, tmp_path, 1)
 
 
-def test_hosts_come_and_go(hosts, tmp_path):
-    """Also from a job that began on this machine alone, whose workers met at the loopback address."""
+def test_issue_2248(hosts, tmp_path):
+    """Hosts come and go, also from a job that began on this machine, at its loopback address."""
     with start(hosts, tmp_path, ["localhost"], "-np", "1", "--min-np", "1", *QUICK) as job:
         job.hosts("localhost:1", "b:2")
         job.wait_for("train", count=3, size=3)

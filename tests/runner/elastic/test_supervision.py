@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from horovod.rendezvous.store_service import Event as StoreEvent
 from horovod.runner.elastic import actions as do
 from horovod.runner.elastic.hosts import HostUpdateResult, KnownHosts
-from horovod.runner.elastic.supervision import ElasticSupervisor, Limits, TimeoutException
+from horovod.runner.elastic.limits import Limits
+from horovod.runner.elastic.supervision import ElasticSupervisor, TimeoutException
 from horovod.runner.host_runner import HostLost, HostUnreachable, WorkerExited
 from horovod.runner.supervision import HostError, Interrupted, JobFailed, JobInterrupted
 

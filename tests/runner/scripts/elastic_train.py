@@ -16,6 +16,7 @@ import numpy as np
 
 import horovod.numpy as hvd
 from horovod.common import topology
+from horovod.common.basics import basics
 from horovod.common.elastic import ObjectState, run_fn
 
 BATCH = 12  # samples a step, all ranks together
@@ -42,6 +43,7 @@ args = parse()
 hvd.init(process_sets="dynamic" if args.sets else None)
 state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0, total=0.0, samples=0)
 resets = []
+sets = [hvd.add_process_set(ranks) for ranks in ([0, 2], [0, 1])] if args.sets else []
 done = []  # steps that this process has done
 
 
@@ -58,20 +60,15 @@ def one_step(number):
 def train(state):
     say(event="train", rank=hvd.rank(), size=hvd.size(), local_rank=hvd.local_rank(), step=state.step,
         generation=topology.world().generation, host=os.environ.get("HOROVOD_HOSTNAME"))  # fmt: skip
-    sets = []
-    if args.sets:
-        sets = [
-            hvd.add_process_set([r for r in range(hvd.size()) if r % 2 == odd])
-            for odd in range(min(hvd.size(), 2))
-        ]
     while state.step < args.steps or (
         args.wait_for and not hvd.broadcast_object(os.path.exists(args.wait_for))
     ):
         total, samples = one_step(state.step)
         for one in sets:
-            if one.included():
+            if one.process_set_id is not None and one.included():
                 members = float(hvd.allreduce(np.ones(1), op=hvd.Sum, name="set", process_set=one)[0])
-                assert members == one.size(), (members, one)
+                assert members == 2, (members, one)
+                say(event="set", ranks=one.ranks, generation=topology.world().generation)
         done.append(state.step)
         state.total += total
         state.samples += int(samples)
@@ -88,15 +85,9 @@ def train(state):
 
 def reset():
     resets.append(1)
-    rank = hvd.rank()
-    hvd.shutdown()
-    if (
-        args.die_in_reset == rank
-        and len(resets) == 1
-        and not os.environ.get("HOROVOD_WORKER_ID", "").endswith("#9")
-    ):
+    if hvd.is_initialized() and args.die_in_reset == hvd.rank() and len(resets) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    hvd.init(process_sets="dynamic" if args.sets else None)
+    basics.reset()
 
 
 result = run_fn(train, reset)(state)

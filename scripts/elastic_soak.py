@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minutes of a small training with a random death, join or departure every few seconds, on 2 to 6 ranks.
+
+    python scripts/elastic_soak.py --minutes 30 [--seed 1]
+
+Ends with an error unless the training ends with the sums and sample counts it must have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, Tuple
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+from elastic_jobs import ElasticRun, check_results  # noqa: E402
+
+MOST = 6
+
+
+def soak(
+    folder: str,
+    seconds: float,
+    seed: int,
+    pause: Tuple[float, float] = (0.5, 4.0),
+    say: Callable[[str], None] = print,
+) -> Dict[str, Any]:
+    """Hurts a job for that long; returns what happened. Raises AssertionError for a wrong end."""
+    chance = random.Random(seed)
+    enough = os.path.join(folder, "enough")
+    script = ["--steps", "10", "--pause", "0.01", "--commit-every", "3", "--wait-for", enough]
+    hosts = {"localhost": 3, "127.0.0.1": 1}
+    lines = [f"{name}:{slots}" for name, slots in hosts.items()]
+    hurt = 0
+    with ElasticRun(folder, lines, "-np", "2", "--min-np", "1", "--max-np", str(MOST), script=script) as job:
+        job.wait_for("train", count=4, size=4)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(chance.uniform(*pause))
+            job.wait_for_steps(2)
+            kind = chance.choice(["kill", "kill", "leave", "hosts"])
+            living = [pid for pid in job.world().values() if os.path.exists(f"/proc/{pid}")]
+            if kind == "hosts":
+                hosts[chance.choice(list(hosts))] = chance.randint(1, 3)
+                job.hosts(*[f"{name}:{slots}" for name, slots in hosts.items()])
+            elif len(living) > 1:  # one must stay who has the state
+                for pid in chance.sample(living, chance.randint(1, len(living) - 1)):
+                    os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGTERM)
+            hurt += 1
+            say(f"{kind}: {len(living)} ranks, {hosts}")
+        job.wait_for_steps(2)
+        open(enough, "w").close()
+        results = job.finish(120)
+        check_results(results)
+    formed = job.events("formed")
+    waits = sorted(one["milliseconds"] for one in formed[1:])
+    middle = waits[len(waits) // 2] if waits else 0
+    return {"hurt": hurt, "generations": len(formed), "steps": results[0]["steps"], "median_ms": middle}
+
+
+def main() -> None:
+    """The long one."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print(soak(folder, args.minutes * 60, args.seed))
+
+
+if __name__ == "__main__":
+    main()

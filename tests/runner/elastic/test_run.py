@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.run as an elastic job: results of those who finish, exceptions with their traceback."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import horovod
+
+
+def train(marker, fail):
+    import signal
+
+    import numpy as np
+
+    import horovod.numpy as hvd
+    from horovod.common.elastic import ObjectState
+
+    hvd.init()
+    state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0)
+
+    @hvd.elastic.run
+    def loop(state):
+        while state.step < 10:
+            if fail and state.step == 4:
+                raise KeyError("no such column")
+            if state.step == 3 and hvd.rank() == 1 and not os.path.exists(marker):
+                open(marker, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            hvd.allreduce(np.ones(1), name="x")
+            state.step += 1
+            state.commit()
+        return state.step, hvd.rank(), hvd.size()
+
+    return loop(state)
+
+
+def test_results_of_those_who_finish(tmp_path):
+    results = horovod.run(train, (str(tmp_path / "died"), False), num_proc=3, min_num_proc=2, max_num_proc=3)
+    assert len(results) >= 2
+    assert results == [(10, rank, results[0][2]) for rank in range(len(results))], (
+        "in the order of their ranks"
+    )
+
+
+def test_an_exception_comes_back(tmp_path):
+    with pytest.raises(KeyError, match="no such column") as caught:
+        horovod.run(train, (str(tmp_path / "died"), True), num_proc=2, min_num_proc=1)
+    assert "no such column" in str(caught.value.__cause__) and "in loop" in str(caught.value.__cause__)
+
+
+def test_a_discovery_script(tmp_path):
+    script = f"echo localhost > {tmp_path}/asked; cat {tmp_path}/asked"
+    results = horovod.run(train, (str(tmp_path), False), num_proc=2, host_discovery_script=script, slots=2)
+    assert results == [(10, 0, 2), (10, 1, 2)]
