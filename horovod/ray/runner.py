@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from horovod.common import config
 from horovod.ray.adapter import Adapter, Callbacks
+from horovod.ray.client import RemoteAdapter
 from horovod.ray.coordinator import Coordinator
 from horovod.ray.elastic_v2 import ElasticParams
 from horovod.ray.relay import relay
@@ -229,38 +230,6 @@ class RayExecutor:
         if ray.util.client.ray.is_connected():
             return RemoteAdapter(self.params, self.settings, environment)
         return self.params.make_adapter(self.settings, environment)
-
-
-class AdapterHost:
-    """An adapter inside the cluster, for a driver outside of it: an actor without CPUs."""
-
-    def __init__(self, params: Any, settings: Any, environment: Dict[str, str]) -> None:
-        self._adapter = params.make_adapter(settings, environment)
-
-    def ask(self, method: str, *args: Any) -> Any:
-        """Calls a method of the adapter."""
-        return getattr(self._adapter, method)(*args)
-
-
-class RemoteAdapter:
-    """What a driver outside of the cluster (Ray Client) sees of its adapter."""
-
-    def __init__(self, params: Any, settings: Any, environment: Dict[str, str]) -> None:
-        import ray
-
-        self._host = ray.remote(num_cpus=0)(AdapterHost).remote(params, settings, environment)
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        def ask(*args: Any) -> Any:
-            import ray
-
-            try:
-                return ray.get(self._host.ask.remote(method, *args))
-            finally:
-                if method == "shutdown":
-                    ray.kill(self._host)
-
-        return ask
 
 
 def _settings_of_this_process() -> Dict[str, str]:

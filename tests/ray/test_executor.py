@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 import ray
 import ray_functions as functions
@@ -165,15 +163,25 @@ def test_a_placement_group_of_the_caller(ray_cluster):
 
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+    @ray.remote(num_cpus=1)
+    class Holder:
+        def ready(self):
+            return True
+
+    def inside(bundle):
+        return PlacementGroupSchedulingStrategy(group, bundle, placement_group_capture_child_tasks=True)
+
     group = ray.util.placement_group([{"CPU": 1}] * 3)
-    place = PlacementGroupSchedulingStrategy(group, 0, placement_group_capture_child_tasks=True)
-    run = functools.partial(trial.options(scheduling_strategy=place).remote)
+    run = trial.options(scheduling_strategy=inside(0)).remote
     try:
         assert ray.get(run(2)) == [True, True]
         with pytest.raises(ValueError, match=r"4 workers of 1 CPU do not fit .* room for 3: .* 3 x"):
             ray.get(run(4))
-        with pytest.raises(TimeoutError, match="2 of 3 workers of 1 CPU run after 8 s"):
-            ray.get(run(3, 8))
+        # A task that waits lends its CPU; these actors do not.
+        holders = [Holder.options(scheduling_strategy=inside(bundle)).remote() for bundle in (1, 2)]
+        ray.get([holder.ready.remote() for holder in holders])
+        with pytest.raises(TimeoutError, match="[01] of 2 workers of 1 CPU run after 8 s"):
+            ray.get(run(2, 8))
     finally:
         ray.util.remove_placement_group(group)
 
