@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import queue
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Union
 
@@ -22,6 +21,7 @@ from horovod.runner.host_runner import (
     ReportFunction,
     WorkerExited,
     WorkerSpec,
+    on_all,
 )
 from horovod.runner.local_host import LocalHost, check_room
 from horovod.runner.output import Output
@@ -109,7 +109,7 @@ class Job:
                     raise
                 finally:
                     if not clean:
-                        self._on_all_hosts(lambda runner: runner.terminate())
+                        on_all(self._runners.values(), lambda runner: runner.terminate())
         finally:
             self._let_go(patience)
 
@@ -195,20 +195,12 @@ class Job:
     def _let_go(self, patience: float) -> None:
         """Delivers what is left of the output and closes everything, within the given time."""
         self._output.hurry(patience)
-        self._on_all_hosts(lambda runner: runner.close(patience))
+        on_all(self._runners.values(), lambda runner: runner.close(patience))
         if self.store is not None:
             self.store.close()
         for sock in self._sockets:
             sock.close()
         self._output.close()
-
-    def _on_all_hosts(self, act: Callable[[HostRunner], None]) -> None:
-        """Does something that takes a while on all hosts at a time."""
-        actors = [threading.Thread(target=act, args=(one,), daemon=True) for one in self._runners.values()]
-        for actor in actors:
-            actor.start()
-        for actor in actors:
-            actor.join()
 
     def _pause(self) -> None:
         for runner in self._runners.values():
