@@ -84,6 +84,7 @@ bench: build
 	$(PY) benchmarks/jax_allreduce.py
 	$(PY) benchmarks/torch_ddp.py --out out
 	$(PY) benchmarks/tensorflow_allreduce.py
+	$(PY) benchmarks/elastic.py
 
 wheel:
 	scripts/build-wheel.sh
