@@ -8,6 +8,7 @@
 # make bench-compare A=... B=...   what a change did: two runs of make bench, as files or commits
 # make bench-docs RUN=... MERGE=...   puts a run into README.md and docs/, with rows of other machines
 # make bench-spark  Spark jobs, estimators and the Parquet reader beside what else there is
+# make bench-elastic  what a death and a newcomer cost, beside torchrun's elastic agent
 # make test-gpu   tests on a real GPU, which 1, 2 and 4 ranks share (starts MPS)
 # make bench-gpu  each way of GPU tensors beside torch.distributed and DDP on NCCL
 # make wheel      a manylinux2014 wheel in dist/
@@ -26,7 +27,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PYTEST ?= $(PY) -m pytest
 SUITES ?=
 
-.PHONY: all build test test-cpp test-python test-mxnet test-torch-versions lint format sanitize bench bench-quick bench-compare bench-docs bench-profile bench-spark test-gpu bench-gpu wheel demo docs verbs venv clean
+.PHONY: all build test test-cpp test-python test-mxnet test-torch-versions lint format sanitize bench bench-quick bench-compare bench-docs bench-profile bench-spark bench-elastic test-gpu bench-gpu wheel demo docs verbs venv clean
 
 all: build
 
@@ -127,6 +128,10 @@ bench-profile: build
 bench-spark: build .venv-spark/.ready .venv-data-bench/.ready
 	.venv-spark/bin/python benchmarks/spark_jobs.py
 	.venv-data-bench/bin/python benchmarks/data_reader.py
+
+# What a death and a newcomer cost, beside torchrun's elastic agent.
+bench-elastic: build
+	$(PY) benchmarks/elastic.py
 
 test-gpu: build
 	PY=$(PY) scripts/try-gpu.sh

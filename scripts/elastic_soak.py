@@ -35,7 +35,7 @@ def soak(
     chance = random.Random(seed)
     enough = os.path.join(folder, "enough")
     script = ["--steps", "10", "--pause", "0.01", "--commit-every", "3", "--wait-for", enough]
-    hosts = {"localhost": 3, "127.0.0.1": 1}
+    hosts = {"localhost": 2, "127.0.0.1": 2}
     lines = [f"{name}:{slots}" for name, slots in hosts.items()]
     hurt = 0
     with ElasticRun(folder, lines, "-np", "2", "--min-np", "1", "--max-np", str(MOST), script=script) as job:
@@ -44,13 +44,15 @@ def soak(
         while time.monotonic() < end:
             time.sleep(chance.uniform(*pause))
             job.wait_for_steps(2)
-            kind = chance.choice(["kill", "kill", "leave", "hosts"])
+            kind = chance.choice(["kill", "kill", "kill", "kill", "leave", "hosts", "hosts"])
             living = [pid for pid in job.world().values() if os.path.exists(f"/proc/{pid}")]
             if kind == "hosts":
-                hosts[chance.choice(list(hosts))] = chance.randint(1, 3)
+                hosts[chance.choice(list(hosts))] = chance.randint(2, 3)
                 job.hosts(*[f"{name}:{slots}" for name, slots in hosts.items()])
             elif len(living) > 1:  # one must stay who has the state
-                for pid in chance.sample(living, chance.randint(1, len(living) - 1)):
+                # The slot of one that leaves rests for a minute.
+                victims = chance.sample(living, chance.randint(1, len(living) - 1) if kind == "kill" else 1)
+                for pid in victims:
                     os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGTERM)
             hurt += 1
             say(f"{kind}: {len(living)} ranks, {hosts}")

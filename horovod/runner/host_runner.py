@@ -17,8 +17,9 @@ they start, since ranks change.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Protocol, Union
+from typing import Callable, Dict, Iterable, List, Optional, Protocol, Union
 
 STDOUT, STDERR = 1, 2
 
@@ -102,3 +103,12 @@ class HostRunner(Protocol):
 
     def close(self, limit: float = 5.0) -> None:
         """Delivers the rest of the output, for as long as the limit allows, and lets go of the host."""
+
+
+def on_all(runners: Iterable[HostRunner], act: Callable[[HostRunner], None]) -> None:
+    """Does something that takes a while on all hosts at a time."""
+    actors = [threading.Thread(target=act, args=(one,), daemon=True) for one in runners]
+    for actor in actors:
+        actor.start()
+    for actor in actors:
+        actor.join()

@@ -7,11 +7,10 @@ subclass: a host runner for each host -> events -> Supervisor -> everything ende
 from __future__ import annotations
 
 import queue
-import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Union
 
-from horovod.runner.host_runner import Event, HostRunner, WorkerExited
+from horovod.runner.host_runner import Event, HostRunner, WorkerExited, on_all
 from horovod.runner.output import Output
 from horovod.runner.placement import SlotInfo
 from horovod.runner.settings import JobSettings
@@ -70,7 +69,7 @@ class SupervisedJob:
                     raise
                 finally:
                     if not clean:
-                        self._on_all_hosts(lambda runner: runner.terminate())
+                        on_all(self._runners.values(), lambda runner: runner.terminate())
         finally:
             self._let_go(patience)
 
@@ -130,18 +129,10 @@ class SupervisedJob:
     def _let_go(self, patience: float) -> None:
         """Delivers what is left of the output and closes everything, within the given time."""
         self._output.hurry(patience)
-        self._on_all_hosts(lambda runner: runner.close(patience))
+        on_all(self._runners.values(), lambda runner: runner.close(patience))
         if self.store is not None:
             self.store.close()
         self._output.close()
-
-    def _on_all_hosts(self, act: Callable[[HostRunner], None]) -> None:
-        """Does something that takes a while on all hosts at a time."""
-        actors = [threading.Thread(target=act, args=(one,), daemon=True) for one in self._runners.values()]
-        for actor in actors:
-            actor.start()
-        for actor in actors:
-            actor.join()
 
     def _pause(self) -> None:
         for runner in self._runners.values():

@@ -78,6 +78,24 @@ def test_state():
     shared_world(2).run(state, timeout=300)
 
 
+def synchronised() -> List[Any]:
+    """What a newcomer got is what it goes back to, before any commit of its own."""
+    import horovod.torch as hvd
+
+    model = net(seed=hvd.rank())
+    kept = hvd.elastic.TorchState(model, sgd(model.parameters()), epoch=hvd.rank())
+    kept.sync()
+    with torch.no_grad():
+        model[0].weight.zero_()
+    kept.restore()
+    return [model[0].weight.tolist(), kept.epoch]
+
+
+def test_what_was_synchronised_is_kept():
+    first, second = shared_world(2).run(synchronised, timeout=300)
+    assert first == second == [net(seed=0)[0].weight.tolist(), 0]
+
+
 def handlers() -> None:
     import horovod.torch as hvd
     from horovod.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry

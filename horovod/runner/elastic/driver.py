@@ -38,6 +38,7 @@ from horovod.runner.host_runner import (
     OutputFunction,
     ReportFunction,
     WorkerSpec,
+    on_all,
 )
 from horovod.runner.job import make_runner
 from horovod.runner.output import Output
@@ -309,25 +310,18 @@ class ElasticJob:
         # Workers that take SIGTERM for a wish to leave in order learn so that there is no job any more.
         if self.store is not None:
             self.store.fail(f"the job has ended: {reason}")
-        self._on_all_hosts(lambda runner: runner.terminate())
+        on_all(self._runners.values(), lambda runner: runner.terminate())
 
     def _let_go(self, patience: float) -> None:
         self._stopping.set()
         self._output.hurry(patience)
-        self._on_all_hosts(lambda runner: runner.close(patience))
+        on_all(self._runners.values(), lambda runner: runner.close(patience))
         for thread in self._closing:
             thread.join(patience)
         if self.store is not None:
             self.store.close()
         self._teller.close()
         self._output.close()
-
-    def _on_all_hosts(self, act: Callable[[HostRunner], None]) -> None:
-        actors = [threading.Thread(target=act, args=(one,), daemon=True) for one in self._runners.values()]
-        for actor in actors:
-            actor.start()
-        for actor in actors:
-            actor.join()
 
     def _pause(self) -> None:
         for runner in self._runners.values():

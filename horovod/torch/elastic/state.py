@@ -185,9 +185,10 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Gives every rank the values of rank 0."""
+        """Gives every rank the values of rank 0, and keeps them: a newcomer may be the only survivor soon."""
         for handler in self._handlers.values():
             handler.sync()
+            handler.save()
         super().sync()
 
     def reset(self) -> None:
