@@ -118,6 +118,11 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
     os.environ["HOROVOD_GPU_OPERATIONS"] = way
     hvd.init()
     rows: Dict[str, Any] = {}
+    model = build()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1e-4), model.named_parameters()
+    )
+    rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
     for size in SIZES:
         ours = torch.ones(max(size // 4, 1), device="cuda")
         theirs = ours.clone()
@@ -132,7 +137,7 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
         for call in (reduce, reduce_torch):
             timed(call, 3, True)
         for kind, each in (("call", True), ("stream", False)):
-            times = max(4, min(100, (64 << 20) // size))
+            times = max(12, min(100, (64 << 20) // size))
             rows[f"{kind} {label(size)}"] = turns_of(
                 rounds,
                 {
@@ -141,10 +146,7 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
                 },
             )
     x = torch.randn(256, 2048, device="cuda")
-    model, other, alone = build(), build(), build()
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=1e-4), model.named_parameters()
-    )
+    other, alone = build(), build()
     ddp = torch.nn.parallel.DistributedDataParallel(other)
     steps = {
         "horovod": stepper(model, optimizer, x),
@@ -161,7 +163,6 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
     rows["step"] = turns_of(
         rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
     )
-    rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
     from horovod.common import gpu_report
 
     rows["report"] = gpu_report.read()

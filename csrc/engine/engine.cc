@@ -43,7 +43,7 @@ HostPath& add_paths(Paths& paths, const std::vector<PathMaker>& more, const Topo
   return path;
 }
 
-const Settings& configured(const Settings& settings) {
+Settings configured(const Settings& settings) {
   configure_log(settings.log_level, settings.log_hide_time);
   return settings;
 }

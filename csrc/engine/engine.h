@@ -56,7 +56,7 @@ class Engine : private ControlNode::Listener {
  public:
   Engine(Topology topology, Inheritance inheritance, const Settings& settings,
          const std::vector<PathMaker>& more_paths = {});
-  ~Engine();
+  ~Engine() override;
 
   int64_t submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
                  void* context);

@@ -129,6 +129,7 @@ TEST(an_abort_lets_devices_go) {
         }
         // Rank 1's input is never ready: its user's stream waits for a word that nobody writes.
         Array word(job.user(rank), numbers(std::vector<uint32_t>{0}));
+        job.user(rank).synchronize();  // another stream writes it next
         if (rank == 1)
           HVD_CUDA(stream_wait_value, job.user(rank).stream, cuda::address_of(word.data()), 1, cuda::kWaitAtLeast);
         const hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, a.data(), a.data());
