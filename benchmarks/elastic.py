@@ -51,15 +51,15 @@ class Training:
         """What a rank said after its step."""
         return self._said.get(timeout=120)
 
-    def processes(self, size: int, steps: int = 10) -> Dict[int, int]:
-        """The processes of the ranks, once all of a world of that size have done some steps."""
+    def processes(self, size: int, steps: int = 10) -> List[Tuple[int, int]]:
+        """Rank and process of each, once all of a world of that size have done some steps."""
         done: Dict[Tuple[int, int], int] = {}
         while len(done) < size or min(done.values()) < steps:
             said = self.next_step()
             if said["size"] == size:
                 key = (said["rank"], said["pid"])
                 done[key] = done.get(key, 0) + 1
-        return dict(done)
+        return list(done)
 
     def end(self, folder: str) -> None:
         """Lets it finish."""
@@ -94,7 +94,7 @@ def recovery(make: Any, ranks: int) -> float:
     """Seconds from the death of a rank to the next finished step."""
     with tempfile.TemporaryDirectory() as folder:
         job = Training(make(folder, ranks))
-        world = {rank: pid for rank, pid in job.processes(ranks)}
+        world = dict(job.processes(ranks))
         os.kill(world[ranks - 1], signal.SIGKILL)
         killed = time.time()
         others = {pid for rank, pid in world.items() if rank != ranks - 1}
@@ -124,7 +124,7 @@ def joining(ranks: int) -> Tuple[float, float]:
 def _named(events: str) -> float:
     """When the discovery script, which is asked once a second, last had news."""
     with open(events, encoding="utf-8") as file:
-        return max(one["time"] for one in map(json.loads, file) if one["event"] == "hosts")
+        return max(float(one["time"]) for one in map(json.loads, file) if one["event"] == "hosts")
 
 
 def commit() -> Tuple[float, float]:

@@ -38,7 +38,7 @@ def net() -> torch.nn.Module:
 def one_step(model: Callable[[torch.Tensor], torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
     """Forward, backward, update."""
     optimizer.zero_grad()
-    model(torch.ones(8, 64)).square().mean().backward()
+    torch.autograd.backward(model(torch.ones(8, 64)).square().mean())
     optimizer.step()
     time.sleep(PAUSE)
 

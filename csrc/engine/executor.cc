@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/driver.h"
 #include "util/clock.h"
@@ -83,8 +84,9 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   if (!status.ok()) ++metrics_.errors;
   // Once the job is over its own text says more than what became of one batch.
   table_.complete(flight.tensors, !status.ok() && table_.over() ? table_.ended() : status);
-  if (std::unique_ptr<Flight> landed = land(flight)) recycle(std::move(landed));
+  std::unique_ptr<Flight> landed = land(flight);
   if (!Driver::drives_here()) callbacks_.ended_elsewhere();
+  if (landed) recycle(std::move(landed));  // last: with it, whoever drains may take the engine apart
 }
 
 std::unique_ptr<Executor::Flight> Executor::take_idle() {
@@ -102,7 +104,8 @@ std::unique_ptr<Executor::Flight> Executor::land(PlannedBatch& batch) {
   std::unique_ptr<Flight> flight = std::move(*it);
   in_flight_.erase(it);
   note(*flight, true);
-  if (in_flight_.empty()) landed_.notify_all();
+  flight->landing = true;
+  ++landing_;
   return flight;
 }
 
@@ -111,7 +114,9 @@ void Executor::recycle(std::unique_ptr<Flight> flight) {
   flight->agreed.clear();
   flight->layout.reset();
   std::lock_guard<std::mutex> lock(mutex_);
+  landing_ -= std::exchange(flight->landing, false);
   idle_.push_back(std::move(flight));
+  if (in_flight_.empty() && landing_ == 0) landed_.notify_all();
 }
 
 // For the obituary, should this process die now.
@@ -124,7 +129,8 @@ void Executor::note(const Flight& flight, bool over) {
 
 bool Executor::drain(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return landed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return in_flight_.empty(); });
+  return landed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                          [&] { return in_flight_.empty() && landing_ == 0; });
 }
 
 std::optional<Executor::Oldest> Executor::oldest() {

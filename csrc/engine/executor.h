@@ -54,6 +54,7 @@ class Executor : public BatchEnd {
   struct Flight : PlannedBatch {
     double since = 0;
     bool traced = false;
+    bool landing = false;  // no longer in flight, not idle yet
   };
 
   std::unique_ptr<Flight> take_idle();
@@ -75,6 +76,7 @@ class Executor : public BatchEnd {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Flight>> in_flight_;  // in the order of their start
   std::vector<std::unique_ptr<Flight>> idle_;       // used again, so that a batch allocates little
+  int landing_ = 0;                                 // flights whose thread is not done with this object yet
   std::condition_variable landed_;
 };
 

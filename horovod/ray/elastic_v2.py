@@ -15,7 +15,7 @@ from horovod.ray.settings import interfaces, seconds_to_meet
 from horovod.rendezvous.network import interface_address
 from horovod.runner.elastic.discovery import HostDiscovery
 from horovod.runner.elastic.driver import ElasticJob
-from horovod.runner.elastic.supervision import Limits
+from horovod.runner.elastic.limits import Limits
 from horovod.runner.settings import JobSettings
 from horovod.runner.supervision import JobFailed
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.common import config
 from horovod.runner import results
-from horovod.runner.elastic.supervision import Limits
+from horovod.runner.elastic.limits import Limits
 from horovod.runner.run_function import results_of
 from horovod.spark.classic import ClassicTasks, driver_addresses
 from horovod.spark.elastic_tasks_job import ElasticTasksJob

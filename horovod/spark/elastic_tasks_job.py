@@ -15,7 +15,7 @@ from horovod.runner.agent_socket import AgentListener, AgentSocket
 from horovod.runner.common.util.timeout import TimeoutException
 from horovod.runner.elastic.discovery import FixedHosts
 from horovod.runner.elastic.driver import ElasticJob
-from horovod.runner.elastic.supervision import Limits
+from horovod.runner.elastic.limits import Limits
 from horovod.runner.host_runner import HostRunner, OutputFunction, ReportFunction, WorkerSpec
 from horovod.runner.remote_host import RemoteHost
 from horovod.runner.settings import JobSettings
