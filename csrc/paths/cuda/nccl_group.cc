@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 
 #include "horovod/core.h"
@@ -16,8 +15,8 @@ namespace hvd::cuda {
 namespace {
 
 constexpr double kFinalizeSeconds = 3.0;
-constexpr std::chrono::seconds kPatience(
-    1);  // with a call that does not come back, before it is aborted under its feet
+// With a call that does not come back, before it is aborted under its feet.
+constexpr double kPatienceSeconds = 1.0;
 
 int nccl_op(int dtype, int op) {
   if (dtype == HVD_BOOL) return op == HVD_SUM || op == HVD_MAX ? kNcclMax : kNcclMin;
@@ -110,14 +109,14 @@ void NcclGroup::split_off() {
   check(nccl_.split(comm_, 0, me, &child_, &config), "ncclCommSplit");
   settle("ncclCommSplit");
   if (!child_) throw NcclError("ncclCommSplit of NCCL " + nccl_.version_text() + " gave no communicator");
-  std::lock_guard<std::timed_mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   parent_ = comm_;
   comm_ = child_;
 }
 
 NcclGroup::~NcclGroup() {
   if (aborter_.joinable()) aborter_.join();
-  std::lock_guard<std::timed_mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   try {
     InContext in(*device_);
     if (comm_) retire(comm_);
@@ -144,7 +143,8 @@ void NcclGroup::abort() {
 }
 
 void NcclGroup::abort_now() {
-  std::unique_lock<std::timed_mutex> lock(mutex_, kPatience);
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  for (double until = now_s() + kPatienceSeconds; !lock.try_lock() && now_s() < until;) usleep(1000);
   if (comm_) nccl_.abort(comm_);
   if (parent_) nccl_.abort(parent_);
   comm_ = parent_ = nullptr;
@@ -160,7 +160,7 @@ void NcclGroup::settle(const char* call) {
   for (int turn = 0;; ++turn) {
     NcclResult state = kNcclSuccess;
     {
-      std::lock_guard<std::timed_mutex> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       if (!comm_) throw JobAborted("a collective was aborted");
       check(nccl_.async_error(comm_, &state), call);
       check(state, call);

@@ -67,7 +67,7 @@ class NcclGroup : public Group {
   Converter& converter_;
   const std::function<void()> check_job_;
   const Stream stream_;
-  std::timed_mutex mutex_;     // the two against abort()
+  std::mutex mutex_;           // the two against abort()
   NcclComm comm_ = nullptr;    // that collectives use
   NcclComm parent_ = nullptr;  // that it was split off, if it was
   NcclComm child_ = nullptr;   // on its way, written by a thread of NCCL
