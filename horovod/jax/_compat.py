@@ -48,7 +48,7 @@ for _registry in (
 
 def forget_failed_programs() -> None:
     """On a GPU the token of a program that failed fails all that come after it. Lets those begin anew."""
-    _dispatch.runtime_tokens.clear()
+    _dispatch.runtime_tokens.clear()  # type: ignore[no-untyped-call]
 
 
 def in_program() -> bool:
