@@ -412,7 +412,9 @@ Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream stream) {
   CALL("cuMemcpyAsync");
   StreamState* state = stream_of(stream);
   if (!state) return kInvalidContext;
-  state->add([=] { std::memmove(pointer(to), pointer(from), bytes); });
+  state->add([=] {
+    if (bytes) std::memmove(pointer(to), pointer(from), bytes);
+  });
   return kSuccess;
 }
 Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Stream stream) {

@@ -149,7 +149,7 @@ class GpuJob : public Job {
 template <class T>
 std::vector<char> numbers(const std::vector<T>& values) {
   std::vector<char> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
