@@ -66,6 +66,7 @@ class Acceptor:
         secret: the job's.
         purpose: which service this is; a connection meant for another is refused.
         serve: the conversation with a peer that has proved the secret.
+        starts: False: serves after `start()`, so that its owner can be complete before.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Acceptor:
         purpose: bytes,
         serve: Callable[[Connection], Conversation],
         name: str = "horovod-accept",
+        starts: bool = True,
     ) -> None:
         self._secret, self._purpose, self._serve = secret, purpose, serve
         self._listeners = list(listeners)
@@ -96,6 +98,11 @@ class Acceptor:
             sock.setblocking(False)
             self._selector.register(sock, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        if starts:
+            self.start()
+
+    def start(self) -> None:
+        """Serves from now on."""
         self._thread.start()
 
     @property

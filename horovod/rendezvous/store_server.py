@@ -52,7 +52,9 @@ class StoreServer:
         listeners = sockets or listen(addresses or [loopback()], port)
         self.addresses = [address_of(one)[0] for one in listeners]
         self.address, self.port = address_of(listeners[0])
-        self._acceptor = Acceptor(listeners, secret, wire.PURPOSE, self._service.converse, "horovod-store")
+        serve = self._service.converse  # which needs `_acceptor` as soon as somebody comes
+        self._acceptor = Acceptor(listeners, secret, wire.PURPOSE, serve, "horovod-store", starts=False)
+        self._acceptor.start()
 
     @property
     def failure(self) -> Optional[str]:

@@ -23,6 +23,7 @@ from horovod.rendezvous import (
     auth,
     connection,
     generations,
+    network,
     store_server,
     store_service,
     store_wire,
@@ -289,6 +290,31 @@ def test_a_closed_store_ends_its_clients_and_its_own_process_waits(server):
         closing.join()
     with pytest.raises(StoreError, match="the job's store is closed"):
         server.set("x", b"")
+
+
+def test_who_comes_before_the_server_is_complete_is_served_after(monkeypatch):
+    """Workers may be started when the sockets listen; on a busy machine they are there first."""
+
+    class Slow(acceptor.Acceptor):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            early.join(0.5)  # what has started by now has the time to serve
+
+    monkeypatch.setattr(store_server, "Acceptor", Slow)
+    sockets = network.listen(["127.0.0.1"])
+    port = sockets[0].getsockname()[1]
+    heard = queue.Queue()
+
+    def come():
+        with StoreClient("127.0.0.1", port, SECRET) as client:
+            heard.put(client.get("later", timeout=30))
+
+    early = threading.Thread(target=come, daemon=True)
+    early.start()
+    with StoreServer(SECRET, sockets=sockets) as server:
+        server.set("later", b"it is")
+        assert heard.get(timeout=30) == b"it is"
+    early.join()
 
 
 def test_it_listens_only_where_told():
