@@ -9,7 +9,8 @@
 namespace hvd {
 namespace {
 
-const hvd_world& checked(const hvd_world& world) {
+// The rank of a world that makes sense.
+int checked_rank(const hvd_world& world) {
   auto refuse = [](const std::string& what) { throw Refused(HVD_INVALID, "a world that cannot be: " + what); };
   if (world.size < 1) refuse(std::to_string(world.size) + " ranks");
   if (world.rank < 0 || world.rank >= world.size)
@@ -26,13 +27,13 @@ const hvd_world& checked(const hvd_world& world) {
       refuse("host " + std::to_string(h) + " has no rank");
   }
   if (world.host_of_rank[0] != 0) refuse("rank 0 is not on host 0");
-  return world;
+  return world.rank;
 }
 
 }  // namespace
 
 Topology::Topology(const hvd_world& world)
-    : rank(checked(world).rank),
+    : rank(checked_rank(world)),
       size(world.size),
       generation(world.generation),
       host_of_rank(world.host_of_rank, world.host_of_rank + world.size) {
