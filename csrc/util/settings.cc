@@ -87,7 +87,7 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(cpu_operations);
   HVD_SETTING(thread_affinity);
   if (name == "gpu_operations") return set_choice(name, value, {"auto", "NCCL", "direct", "host"}, &gpu_operations);
-  HVD_SETTING(num_nccl_streams, 1, 8);
+  HVD_SETTING(num_nccl_streams, 0, 8);
   HVD_SETTING(gpu_direct_bytes, 0, kUnlimited);
   HVD_SETTING(cuda_library);
   HVD_SETTING(nccl_library);

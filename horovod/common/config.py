@@ -88,8 +88,8 @@ SETTINGS: Tuple[Setting, ...] = (
             "library_options", "--mpi-threads-disable", "mpi_threads_disable", engine=False),
     Setting("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", int, 1,
             "How many NCCL communicators a process set has on its GPUs, each with a stream; batches take "
-            "them in turn. At most 8.",
-            "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=1, maximum=8),
+            "them in turn. At most 8; 0 is taken as 1.",
+            "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=0),
     Setting("gpu_operations", "HOROVOD_GPU_OPERATIONS", str, "auto",
             "Which way GPU tensors go: NCCL, direct (ranks of one host map each other's memory), host "
             "(through pinned host memory), or auto, which takes the best that is there.", "library_options",

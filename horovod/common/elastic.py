@@ -190,7 +190,9 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                     log.info("the job re-forms: %s", error)
                     state.restore()
                     skip_sync = False
+                before = _world()
                 _join_again(reset)
+                _check_reset(before)
                 state.on_reset()
                 notification_manager.repeat_news()
         finally:
@@ -243,6 +245,19 @@ def _join_again(reset: Callable[[], None]) -> None:
             if not notification_manager.is_driven or notification_manager.job_over or attempt == _TRIES:
                 raise
             log.warning("could not join the job, trying again: %s", error)
+
+
+def _world() -> Any:
+    return topology.known() if topology.is_known() else None
+
+
+def _check_reset(before: Any) -> None:
+    """A reset that leaves a broken world as it is would be called for ever."""
+    if before is not None and _world() is before and _native.lib().hvd_check() != constants.OK:
+        raise RuntimeError(
+            "The job cannot go on: a rank is lost, and the function that resets the job left it as it was. "
+            "It has to call hvd.shutdown() and then hvd.init(), as hvd.elastic.run does."
+        )
 
 
 def _leave(reason: str) -> NoReturn:

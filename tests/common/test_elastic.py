@@ -7,6 +7,7 @@ import os
 import pickle
 
 import pytest
+from processes import Processes
 from tests_support import run_world
 
 from horovod.common import elastic
@@ -239,3 +240,29 @@ def test_a_broken_checkpoint_is_an_error(tmp_path):
     state = checkpoint(Kept(step=0), str(tmp_path / "state"))
     with pytest.raises(ValueError, match="is not a checkpoint of this version"):
         state.sync()
+
+
+NO_RESET = """
+from horovod.common.elastic import ObjectState, run_fn
+
+hvd.init()
+state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, batch=0)
+
+def train(state):
+    hvd.barrier()
+    if hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        hvd.allreduce(np.ones(1), name="next")
+
+attempt(lambda: run_fn(train, hvd.init)(state))  # which does nothing: this process is initialised
+"""
+
+
+def test_a_reset_that_leaves_the_job_broken_is_an_error_instead_of_a_loop():
+    with Processes(NO_RESET, 2) as ranks:
+        report = ranks.heard(0)
+    assert (
+        report["error"] == "RuntimeError"
+        and "has to call hvd.shutdown() and then hvd.init()" in report["text"]
+    )

@@ -209,7 +209,7 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
     Answer mine;
     if (choice_.direct) mine.no_direct = map_peers(hellos, batch.seq);
     if (me_ == 0 && nccl_library_ && members[0].nccl) {
-      mine.ids.resize(static_cast<size_t>(settings.num_nccl_streams));
+      mine.ids.resize(static_cast<size_t>(std::max<int64_t>(settings.num_nccl_streams, 1)));
       for (NcclId& id : mine.ids) {
         NcclResult result = nccl_library_->get_unique_id(&id);
         if (result != kNcclSuccess) {
