@@ -14,6 +14,7 @@ commit     TorchState.commit of a model of 100 MB, beside the step it follows
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import queue
@@ -74,6 +75,17 @@ class Training:
             self.process.wait()
 
 
+@contextlib.contextmanager
+def training(make: Command, ranks: int) -> Iterator[Tuple[Training, str]]:
+    """A job and its folder; it ends with the block, also by an exception."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Training(make(folder, ranks))
+        try:
+            yield job, folder
+        finally:
+            job.end(folder)
+
+
 def horovodrun(folder: str, ranks: int) -> List[str]:
     """Our job; the hosts are what FOLDER/hosts says."""
     with open(f"{folder}/hosts", "w", encoding="utf-8") as file:
@@ -114,8 +126,7 @@ def contenders() -> Iterator[Tuple[str, Command]]:
 
 def recovery(make: Command, ranks: int) -> Tuple[float, float]:
     """Seconds from the death of a rank to the next finished step, and to the first one of a new process."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = Training(make(folder, ranks))
+    with training(make, ranks) as (job, _):
         world = dict(job.processes(ranks))
         os.kill(world[ranks - 1], signal.SIGKILL)
         killed = time.time()
@@ -128,14 +139,12 @@ def recovery(make: Command, ranks: int) -> Tuple[float, float]:
             if not recovered and said["time"] > killed and (said["size"] < ranks or is_new):
                 recovered = said["time"] - killed
             if is_new:
-                job.end(folder)
                 return recovered, said["time"] - killed
 
 
 def joining(ranks: int) -> Tuple[float, float]:
     """Seconds from the naming of one more slot to the newcomer's first step; and of its own start-up."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = Training(horovodrun(folder, ranks))
+    with training(horovodrun, ranks) as (job, folder):
         known = {pid for _, pid in job.processes(ranks)}
         with open(f"{folder}/hosts.new", "w", encoding="utf-8") as file:
             file.write(f"localhost:{ranks + 1}\n")
@@ -143,7 +152,6 @@ def joining(ranks: int) -> Tuple[float, float]:
         while True:
             said = job.next_step()
             if said["pid"] not in known:
-                job.end(folder)
                 return said["time"] - _named(f"{folder}/events"), said["startup"]
 
 
