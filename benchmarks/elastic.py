@@ -120,7 +120,7 @@ def contenders() -> Iterator[Tuple[str, Command]]:
     yield "horovodrun", horovodrun
     yield "torchrun", torchrun
     if os.path.exists(TORCHFT):
-        yield "torchft", torchft(5000)  # its default
+        yield "torchft", torchft(5000)  # its default for heartbeats; for Gloo it is 60 s
         yield "torchft, 1 s", torchft(1000)
 
 
