@@ -8,7 +8,7 @@
 # make bench-compare A=... B=...   what a change did: two runs of make bench, as files or commits
 # make bench-docs RUN=... MERGE=...   puts a run into README.md and docs/, with rows of other machines
 # make bench-spark  Spark jobs, estimators and the Parquet reader beside what else there is
-# make bench-elastic  what a death and a newcomer cost, beside torchrun's elastic agent
+# make bench-elastic  what a death and a newcomer cost, beside torchrun's elastic agent and torchft
 # make test-gpu   tests on a real GPU, which 1, 2 and 4 ranks share (starts MPS)
 # make bench-gpu  each way of GPU tensors beside torch.distributed and DDP on NCCL
 # make wheel      a manylinux2014 wheel in dist/
@@ -52,12 +52,12 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-torch-$*/bin/python scripts/stand_in_cuda.py
 	@touch $@
 
-# On top of $(VENV), whose frameworks the estimators train with.
-.venv-spark/.ready: requirements/spark.txt $(VENV)/.ready
-	@test -x .venv-spark/bin/python || $(PY) -m venv .venv-spark
+# On top of $(VENV), whose frameworks the estimators and torchft train with.
+.venv-spark/.ready .venv-torchft/.ready: .venv-%/.ready: requirements/%.txt $(VENV)/.ready
+	@test -x .venv-$*/bin/python || $(PY) -m venv .venv-$*
 	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-	  >$$(.venv-spark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-base.pth
-	.venv-spark/bin/python -m pip install -q -r $<
+	  >$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-base.pth
+	.venv-$*/bin/python -m pip install -q -r $<
 	@touch $@
 
 ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-ray/.ready .venv-spark/.ready
@@ -129,8 +129,8 @@ bench-spark: build .venv-spark/.ready .venv-data-bench/.ready
 	.venv-spark/bin/python benchmarks/spark_jobs.py
 	.venv-data-bench/bin/python benchmarks/data_reader.py
 
-# What a death and a newcomer cost, beside torchrun's elastic agent.
-bench-elastic: build
+# What a death and a newcomer cost, beside torchrun's elastic agent and torchft.
+bench-elastic: build .venv-torchft/.ready
 	$(PY) benchmarks/elastic.py
 
 test-gpu: build

@@ -3,8 +3,9 @@
 
     python benchmarks/elastic.py [--repeat 5] [--ranks 4]
 
-recovery   from kill -9 of one rank to the next finished step: horovodrun beside torchrun's elastic agent
-           (--max-restarts), same model, same machine, one after the other
+recovery   from kill -9 of one rank to the next finished step, and to the first one of who takes its place:
+           horovodrun beside torchrun's elastic agent (--max-restarts) and, where .venv-torchft is (`make
+           bench-elastic` makes it), torchft; same model, same machine, one after the other
 joining    from the discovery script naming one more slot to the newcomer's first step, less its own start-up
            (interpreter and imports, until it calls hvd.init)
 commit     TorchState.commit of a model of 100 MB, beside the step it follows
@@ -13,6 +14,7 @@ commit     TorchState.commit of a model of 100 MB, beside the step it follows
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import queue
@@ -23,10 +25,12 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORKER = os.path.join(ROOT, "benchmarks", "elastic_worker.py")
+TORCHFT = os.path.join(ROOT, ".venv-torchft", "bin", "python")
+Command = Callable[[str, int], List[str]]
 
 
 class Training:
@@ -71,6 +75,17 @@ class Training:
             self.process.wait()
 
 
+@contextlib.contextmanager
+def training(make: Command, ranks: int) -> Iterator[Tuple[Training, str]]:
+    """A job and its folder; it ends with the block, also by an exception."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Training(make(folder, ranks))
+        try:
+            yield job, folder
+        finally:
+            job.end(folder)
+
+
 def horovodrun(folder: str, ranks: int) -> List[str]:
     """Our job; the hosts are what FOLDER/hosts says."""
     with open(f"{folder}/hosts", "w", encoding="utf-8") as file:
@@ -90,26 +105,46 @@ def torchrun(folder: str, ranks: int) -> List[str]:
     ]  # fmt: skip
 
 
-def recovery(make: Any, ranks: int) -> float:
-    """Seconds from the death of a rank to the next finished step."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = Training(make(folder, ranks))
+def torchft(patience_ms: int) -> Command:
+    """torchft's lighthouse and replicas; a replica that is silent for so long is dead to the others."""
+
+    def command(folder: str, ranks: int) -> List[str]:
+        script = os.path.join(ROOT, "benchmarks", "elastic_torchft.py")
+        return [TORCHFT, script, folder, str(ranks), str(patience_ms)]
+
+    return command
+
+
+def contenders() -> Iterator[Tuple[str, Command]]:
+    """Who is measured here."""
+    yield "horovodrun", horovodrun
+    yield "torchrun", torchrun
+    if os.path.exists(TORCHFT):
+        yield "torchft", torchft(5000)  # its default for heartbeats; for Gloo it is 60 s
+        yield "torchft, 1 s", torchft(1000)
+
+
+def recovery(make: Command, ranks: int) -> Tuple[float, float]:
+    """Seconds from the death of a rank to the next finished step, and to the first one of a new process."""
+    with training(make, ranks) as (job, _):
         world = dict(job.processes(ranks))
         os.kill(world[ranks - 1], signal.SIGKILL)
         killed = time.time()
-        others = {pid for rank, pid in world.items() if rank != ranks - 1}
+        known = set(world.values())
+        recovered = 0.0
         while True:
             said = job.next_step()
+            is_new = said["pid"] not in known
             # A step of the broken world may be reported after the kill.
-            if said["time"] > killed and (said["size"] < ranks or said["pid"] not in others):
-                job.end(folder)
-                return float(said["time"] - killed)
+            if not recovered and said["time"] > killed and (said["size"] < ranks or is_new):
+                recovered = said["time"] - killed
+            if is_new:
+                return recovered, said["time"] - killed
 
 
 def joining(ranks: int) -> Tuple[float, float]:
     """Seconds from the naming of one more slot to the newcomer's first step; and of its own start-up."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = Training(horovodrun(folder, ranks))
+    with training(horovodrun, ranks) as (job, folder):
         known = {pid for _, pid in job.processes(ranks)}
         with open(f"{folder}/hosts.new", "w", encoding="utf-8") as file:
             file.write(f"localhost:{ranks + 1}\n")
@@ -117,7 +152,6 @@ def joining(ranks: int) -> Tuple[float, float]:
         while True:
             said = job.next_step()
             if said["pid"] not in known:
-                job.end(folder)
                 return said["time"] - _named(f"{folder}/events"), said["startup"]
 
 
@@ -161,10 +195,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--ranks", type=int, default=4)
     args = parser.parse_args()
-    for name, make in (("horovodrun", horovodrun), ("torchrun", torchrun)):
+    for name, make in contenders():
         times = sorted(recovery(make, args.ranks) for _ in range(args.repeat))
-        shown = ", ".join(f"{one:.2f}" for one in times)
-        print(f"recovery  {name:<10}  median {statistics.median(times):.2f} s   ({shown})", flush=True)
+        shown = ", ".join(f"{one:.2f}" for one, _ in times)
+        median, replaced = (statistics.median(column) for column in zip(*times))
+        more = f"({shown}); replaced after {replaced:.2f} s"
+        print(f"recovery  {name:<12}  median {median:.2f} s   {more}", flush=True)
     found = [joining(args.ranks - 1) for _ in range(args.repeat)]
     extra = sorted(total - startup for total, startup in found)
     startup = statistics.median(one for _, one in found)

@@ -30,6 +30,7 @@ from horovod.common.exceptions import (
     WorkerRemoved,
 )
 from horovod.common.notification import WorkerNotificationManager, notification_manager
+from horovod.rendezvous.world import World
 
 __all__ = [
     "ObjectState", "State", "WorkerNotificationManager", "checkpoint", "notification_manager", "run",
@@ -169,7 +170,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
 
     Args:
         func: called as func(state, ...).
-        reset: shuts the engine down and initialises it again.
+        reset: shuts the engine down and initialises it again. If it leaves the old world as it is, like
+            `hvd.init` alone, the loop does it.
     """
 
     @functools.wraps(func)
@@ -190,9 +192,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                     log.info("the job re-forms: %s", error)
                     state.restore()
                     skip_sync = False
-                before = _world()
                 _join_again(reset)
-                _check_reset(before)
                 state.on_reset()
                 notification_manager.repeat_news()
         finally:
@@ -233,9 +233,12 @@ def _synchronise(state: State, skip: bool) -> None:
 
 def _join_again(reset: Callable[[], None]) -> None:
     """Forms the next world; in an elastic job that is tried again when it fails on the way."""
+    old = _world()
     for attempt in range(1, _TRIES + 1):
         try:
             reset()
+            if old is not None and _world() is old:  # else the loop would fail in it for ever
+                basics.reset()
             return
         except WorkerRemoved as error:
             _leave(str(error))
@@ -247,17 +250,8 @@ def _join_again(reset: Callable[[], None]) -> None:
             log.warning("could not join the job, trying again: %s", error)
 
 
-def _world() -> Any:
-    return topology.known() if topology.is_known() else None
-
-
-def _check_reset(before: Any) -> None:
-    """A reset that leaves a broken world as it is would be called for ever."""
-    if before is not None and _world() is before and _native.lib().hvd_check() != constants.OK:
-        raise RuntimeError(
-            "The job cannot go on: a rank is lost, and the function that resets the job left it as it was. "
-            "It has to call hvd.shutdown() and then hvd.init(), as hvd.elastic.run does."
-        )
+def _world() -> Optional[World]:
+    return topology.world() if topology.is_known() else None
 
 
 def _leave(reason: str) -> NoReturn:

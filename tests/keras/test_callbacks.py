@@ -124,9 +124,9 @@ def interrupted_epochs():
     """Epochs and batches over several calls of fit, as after resets; fit counts from 0 or initial_epoch."""
     import numpy as np
 
-    keras, hvd = front_end()
+    keras, hvd, optimizers = front_end()
     model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
-    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
+    model.compile(hvd.DistributedOptimizer(optimizers.SGD(0.01)), "mse")
     x, y = np.ones((16, 3), "float32"), np.ones((16, 1), "float32")
     state = hvd.elastic.KerasState(model, batch=0, epoch=0)
     callbacks = [hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state)]
