@@ -392,8 +392,10 @@ void Engine::stop(const std::string& reason) {
   if (stopped_.exchange(true)) return;
   ending_.ask(reason);
   driver_.queued(false);
-  // Everybody is told before this rank's links close. A rank that cannot hear is not waited for.
-  if (!table_.wait_over(kLeaveWithin)) {  // stuck with a peer that does not move: leave without it
+  // Everybody is told before this rank's links close. A rank that cannot hear is not waited for; but after an outage of
+  // the network, data that others still wait for may take as long again.
+  double patience = topology.hosts() > 1 ? std::max(kLeaveWithin, settings_.network_timeout_seconds) : kLeaveWithin;
+  if (!table_.wait_over(patience)) {  // stuck with a peer that does not move: leave without it
     abort(std::string(kShutdownText) + " " + ending_.cause());
     table_.wait_over(kLeaveWithin);
   }

@@ -80,6 +80,7 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(stall_check_disable);
   HVD_SETTING(stall_check_time_seconds, 0, kUnlimited);
   HVD_SETTING(stall_shutdown_time_seconds, 0, kUnlimited);
+  HVD_SETTING(network_timeout_seconds, 1, 32767);
   HVD_SETTING(timeline);
   HVD_SETTING(timeline_mark_cycles);
   HVD_SETTING(log_level);

@@ -16,6 +16,7 @@ struct Settings {
   bool stall_check_disable = false;
   double stall_check_time_seconds = 60;
   double stall_shutdown_time_seconds = 0;  // 0: never
+  double network_timeout_seconds = 30;     // so long another host may be silent
   std::string timeline;                    // a path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;
   std::string log_level = "warning";

@@ -112,7 +112,7 @@ SETTINGS: Tuple[Setting, ...] = (
             "How long another host may be silent before it counts as lost, in seconds: shorter outages of "
             "the network are endured, by the launcher as well as by the ranks.",
             "library_options", "--network-timeout-seconds", "network_timeout_seconds", minimum=1,
-            maximum=32767, engine=False),
+            maximum=32767),
     Setting("link_security", "HOROVOD_LINK_SECURITY", str, "control",
             "What is protected between hosts, beside the handshake of every connection: control (the "
             "messages that order the work), integrity (data too: none of it can be altered unnoticed) or "
