@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
@@ -14,6 +15,12 @@ sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
 for path in (os.path.dirname(HERE), os.path.join(HERE, "support")):
     if path not in sys.path:
         sys.path.insert(0, path)
+
+# `nohup make test &` leaves these ignored here and in all children; tests send them.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -167,7 +167,7 @@ def test_idx_files_are_read_right(tmp_path, monkeypatch):
 def tested_elsewhere():
     """The text of the tests of the other front ends."""
     text = ""
-    for area in ("jax", "mxnet", "tensorflow", "keras"):
+    for area in ("jax", "mxnet", "tensorflow", "keras", "ray", "spark"):
         directory = os.path.join(ROOT, "tests", area)
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
             if name.endswith(".py"):

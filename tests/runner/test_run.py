@@ -149,6 +149,7 @@ def test_ctrl_c_is_a_keyboard_interrupt():
     """In a script, Ctrl-C ends the workers and raises what Python raises."""
     code = (
         "import horovod, os, signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & leaves it ignored
         "def work():\n"
         "    os.kill(int(os.environ['CALLER']), signal.SIGINT)\n"
         "    time.sleep(1000)\n"
