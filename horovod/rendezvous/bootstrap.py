@@ -164,6 +164,7 @@ def _card(me: Identity) -> Card:
         "version": __version__,
         "pid": os.getpid(),
         "nonce": os.urandom(8).hex(),
+        "link_security": str(config.get("link_security")).lower(),
     }
 
 
@@ -206,6 +207,11 @@ def _misfit(cards: List[Card]) -> str:
             )
         if card["size"] != first["size"]:
             return f"{who} believes in {card['size']} ranks, rank 0 on {first['host']} in {first['size']}"
+        if card["link_security"] != first["link_security"]:
+            return (
+                f"{who} has HOROVOD_LINK_SECURITY={card['link_security']} but rank 0 on {first['host']} has "
+                f"{first['link_security']}: set it to the same value everywhere"
+            )
         ours, theirs = first.get("process_sets"), card.get("process_sets")
         if ours != theirs:
             return (

@@ -135,7 +135,7 @@ def abandoned():
     for i in range(50):
         array = np.ones(100_000, np.float32)
         handle = handles.table.pop(hvd.allreduce_async(array, name=f"dropped.{i}"))
-        engine.abandon(handle.submission(), handle)
+        engine.abandon(handle._submission, handle)
         del array, handle
         gc.collect()
     return float(hvd.allreduce(1.0, op=hvd.Sum, name="after dropped"))

@@ -106,7 +106,7 @@ def test_disagreement_is_an_error_on_every_rank_and_the_engine_stays_usable(case
     for error, again, same in shared_world(size, hosts=hosts).run(disagree, case, first, second):
         assert error is not None, "no error"
         kind, text = error
-        assert kind == "HorovodInternalError", error
+        assert kind == "RanksDisagree", error
         assert f"case {case}" in text, f"the tensor is not named: {text}"
         for word in words:
             assert word in text, text
