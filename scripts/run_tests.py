@@ -46,12 +46,12 @@ WITHOUT_SOAK = ("--ignore=tests/torch/test_soak.py", "--ignore=tests/torch/test_
 
 # Longest first, so that the last to finish is a short one.
 SUITES = [
+    Suite("spark", ["tests/spark"], ".venv-spark"),
     Suite("runner", ["tests/runner"]),
     Suite("torch", ["tests/torch"]),
     Suite("tensorflow", ["tests/tensorflow"]),
     Suite("keras", ["tests/keras"]),
     Suite("ray", ["tests/ray"], ".venv-ray"),
-    Suite("spark", ["tests/spark"], ".venv-spark"),
     Suite("examples", ["tests/examples"]),
     Suite("engine", ["tests/engine", "tests/numpy"]),
     Suite("jax", ["tests/jax"]),

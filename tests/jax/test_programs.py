@@ -201,7 +201,7 @@ def run_mismatch(mode):
 
 @pytest.mark.parametrize("mode", ["eager", "jit"])
 def test_mismatch_is_an_error_everywhere(pair, mode):
-    kind = "HorovodInternalError" if mode == "eager" else "RuntimeError"
+    kind = "RanksDisagree" if mode == "eager" else "RuntimeError"
     for texts in pair.run(run_mismatch, mode):
         assert "shape" in texts[0] and kind in texts[0], texts
         assert "data types" in texts[1] and kind in texts[1], texts
