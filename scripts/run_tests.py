@@ -73,6 +73,7 @@ SUITES = [
     ),
     Suite("torch-2.1", ["tests/torch"], ".venv-torch-old", WITHOUT_SOAK, by_name_only=True),
     Suite("torch-2.6", ["tests/torch"], ".venv-torch-middle", WITHOUT_SOAK, by_name_only=True),
+    Suite("gpu", ["tests/gpu"], by_name_only=True),  # make test-gpu
     Suite("mxnet", ["tests/mxnet"], ".venv-mxnet"),
     Suite("data", ["tests/data", "tests/lightning"], ".venv-spark"),
     Suite("docs", ["tests/docs", "tests/docker"]),

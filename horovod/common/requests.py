@@ -114,7 +114,8 @@ def _does_not_fit(
             struct.pack("i", value)
         except struct.error:
             if what == "root_rank" and isinstance(value, int):
-                return ValueError(f"broadcast received invalid root rank {value} for provided process set")
+                text = f"broadcast received invalid root rank {value} for provided process set"
+                return ValueError(f"{text} (tensor {name})")
             return ValueError(f"{what}={value!r} of {name}: this is not a whole number of 32 bits.")
     return ValueError(
         f"prescale_factor={prescale!r}, postscale_factor={postscale!r} of {name}: these are not numbers that "

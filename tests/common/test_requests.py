@@ -15,8 +15,8 @@ from horovod.common.requests import Standing, request
 @pytest.mark.parametrize(
     "what, arguments",
     [
-        ("root_rank=1099511627776", {"root": 1 << 40}),
-        ("root_rank=-2147483649", {"root": -(1 << 31) - 1}),
+        ("invalid root rank 1099511627776", {"root": 1 << 40}),
+        ("invalid root rank -2147483649", {"root": -(1 << 31) - 1}),
         ("root_rank=1.5", {"root": 1.5}),
         ("root_rank='0'", {"root": "0"}),
         ("op=1099511627776", {"op": 1 << 40}),
