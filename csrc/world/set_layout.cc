@@ -30,6 +30,14 @@ SetLayout::SetLayout(const Topology& topology, std::vector<int> ranks) : members
   }
 }
 
+std::vector<int> SetLayout::carried(int host, int column) const {
+  std::vector<int> list;
+  const auto& on_host = host_members[host];
+  for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns))
+    list.push_back(on_host[i]);
+  return list;
+}
+
 int SetLayout::hops() const {
   int count = 0;
   while ((1 << count) < hosts()) ++count;

@@ -29,6 +29,8 @@ struct SetLayout {
   bool owns_column() const { return my_local >= 0 && my_local < columns; }
   // The member of my column on a host of the set, as a global rank.
   int column_rank(int host) const { return members[host_members[host][my_local]]; }
+  // The members of a host that one of its columns carries to other hosts, in order.
+  std::vector<int> carried(int host, int column) const;
   // Number of hops of length 1, 2, 4, ... that reach every host.
   int hops() const;
 };

@@ -40,6 +40,8 @@ class ElasticTasksJob(ElasticJob):
         prepare: called with the store once it serves.
     """
 
+    NAME = "horovod.spark"
+
     def __init__(
         self,
         settings: JobSettings,
@@ -56,11 +58,6 @@ class ElasticTasksJob(ElasticJob):
         self._listener: Optional[AgentListener] = None
         self._agents: Dict[str, AgentSocket] = {}  # by the names of hosts, in the order of their calls
         self._began = self._clean = False
-
-    def say(self, text: str, level: int = 0) -> None:
-        """Tells the user something about the job itself, on standard error."""
-        if self.settings.verbose >= level:
-            self._output.say(f"horovod.spark: {text}")
 
     def _start(self) -> None:
         super()._start()

@@ -34,7 +34,9 @@ def with_backend(folder):
             with open(os.path.join(folder, "starts"), "a") as file:
                 file.write(f"{start}\n")
         for step in range(start, 4):
-            if hvd.rank() == 1 and step == 2 and start == 0:
+            died = os.path.join(folder, "died")
+            if hvd.rank() == 1 and step == 2 and not os.path.exists(died):
+                open(died, "w").close()
                 os._exit(3)
             total = hvd.allreduce(np.full(4, hvd.rank() + 1.0), op=hvd.Sum)
             with tempfile.TemporaryDirectory() as path:

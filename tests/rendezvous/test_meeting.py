@@ -344,14 +344,15 @@ def test_an_initialised_process_group_of_pytorch_is_found(tmp_path):
         SAY
         + """
 import torch.distributed as dist
-for _ in range(2):
+for port in os.environ["PORTS"].split():  # a new one: the first store may not have gone yet
+    os.environ["MASTER_PORT"] = port
     dist.init_process_group("gloo", init_method="env://")
     meet()
     meet()
     dist.destroy_process_group()
 """
     )
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PORTS": f"{free_port()} {free_port()}"}
     ranks = [worker_env({**shared, "RANK": str(rank)}) for rank in range(2)]
     with Ranks(script, ranks) as job:
         said = job.finish()

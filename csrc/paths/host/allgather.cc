@@ -39,20 +39,12 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
     size_t begin = k * piece;
     return blocks[member] > begin ? std::min(piece, blocks[member] - begin) : 0;
   };
-  // Members of a host that a column carries, in order.
-  auto carried = [&](int host, int column) {
-    std::vector<int> list;
-    const auto& on_host = layout.host_members[host];
-    for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns))
-      list.push_back(on_host[i]);
-    return list;
-  };
   // Where a column keeps the pieces of other hosts: by distance around the ring, then by member.
   auto place = [&](int column, int host, uint32_t k, auto visit) {
     size_t offset = 0;
     for (int s = 1; s < hosts; ++s) {
       int from = (layout.my_host - s + hosts) % hosts;
-      for (int member : carried(from, column)) {
+      for (int member : layout.carried(from, column)) {
         if (from == host) visit(member, result_slot(column, k & 1) + offset);
         offset += piece;
       }

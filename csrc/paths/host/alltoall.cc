@@ -40,18 +40,11 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
     size_t begin = k * piece;
     return pair(s, d) > begin ? std::min(piece, pair(s, d) - begin) : 0;
   };
-  auto carried = [&](int host, int column) {
-    std::vector<int> list;
-    const auto& on_host = layout.host_members[host];
-    for (size_t i = static_cast<size_t>(column); i < on_host.size(); i += static_cast<size_t>(columns))
-      list.push_back(on_host[i]);
-    return list;
-  };
   // Where a column keeps the piece of a member of another host for a local rank.
   auto kept = [&](int column, int source, int local, uint32_t k) {
     size_t index = 0;
     for (int s = 1; s < hosts; ++s)
-      for (int member : carried((layout.my_host - s + hosts) % hosts, column)) {
+      for (int member : layout.carried((layout.my_host - s + hosts) % hosts, column)) {
         if (member == source)
           return result_slot(column, k & 1) + (index * neighbours.size() + static_cast<size_t>(local)) * piece;
         ++index;
@@ -79,7 +72,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
         Pieces out;
         Pieces in;
         size_t used = 0;
-        for (int source : carried(from, my_local))
+        for (int source : layout.carried(from, my_local))
           for (int t = s; t < hosts; ++t)
             for (int d : layout.host_members[(from + t) % hosts]) {
               size_t bytes_now = length(source, d, k);
@@ -92,12 +85,12 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
               }
             }
         size_t onward = 0;
-        for (int source : carried(origin, my_local))
+        for (int source : layout.carried(origin, my_local))
           for (int t = s + 1; t < hosts; ++t)
             for (int d : layout.host_members[(origin + t) % hosts]) onward += length(source, d, k);
         travelling[s & 1].resize(onward);
         size_t filled = 0;
-        for (int source : carried(origin, my_local))
+        for (int source : layout.carried(origin, my_local))
           for (int t = s; t < hosts; ++t) {
             const auto& there = layout.host_members[(origin + t) % hosts];
             for (size_t i = 0; i < there.size(); ++i) {
@@ -126,7 +119,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
     for (int column = 0; hosts > 1 && column < columns; ++column) {
       if (column != my_local) lane_.wait(locals_[column], carried_round);
       for (int s = 1; s < hosts; ++s)
-        for (int source : carried((layout.my_host - s + hosts) % hosts, column))
+        for (int source : layout.carried((layout.my_host - s + hosts) % hosts, column))
           if (size_t bytes_now = length(source, me, k))
             std::memcpy(recv[source] + k * piece, kept(column, source, my_local, k), bytes_now);
     }

@@ -12,7 +12,6 @@ For other ways to find hosts or to run workers there, give a HostDiscovery and a
 from __future__ import annotations
 
 import json
-import queue
 import threading
 import time
 from collections import Counter
@@ -38,20 +37,17 @@ from horovod.runner.host_runner import (
     OutputFunction,
     ReportFunction,
     WorkerSpec,
-    on_all,
 )
 from horovod.runner.job import make_runner
+from horovod.runner.job_frame import JobFrame
 from horovod.runner.output import Output
 from horovod.runner.settings import JobSettings, working_directory
-from horovod.runner.signals import Signals
-from horovod.runner.supervision import Interrupted, JobInterrupted
+from horovod.runner.supervision import Interrupted
 from horovod.runner.worker_env import elastic_worker_env
 
 MakeRunner = Callable[[str, bool, JobSettings, OutputFunction, ReportFunction], HostRunner]
 # Where workers tell the driver something, and the driver tells workers: keys of the job's own board.
 TOLD, NEWS = "elastic/told/", "elastic/news/"
-_SILENCE_CHECK_SECONDS = 1.0
-_READER_SECONDS, _INTERRUPTED_SECONDS = 60.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class _DiscoveryFailed:
 _AnyEvent = Union[Event, StoreEvent, Interrupted, _HostsFound, _DiscoveryFailed]
 
 
-class ElasticJob:
+class ElasticJob(JobFrame):
     """A running (or to be run) elastic job.
 
     Args:
@@ -84,7 +80,6 @@ class ElasticJob:
         events: a file for what happens, as JSON lines.
 
     Attributes:
-        store: the job's, once it runs.
         finished: after success the names of the workers that ended well, in the order of their ranks.
     """
 
@@ -99,48 +94,26 @@ class ElasticJob:
         addresses: Optional[List[str]] = None,
         events: Optional[str] = None,
     ) -> None:
-        self.settings = settings
-        self.store: Optional[StoreServer] = None
+        super().__init__(settings)
         self.finished: List[str] = []
         self._limits, self._discovery = limits, discovery
         self._hosts = KnownHosts(cooldown_range)
         self._prepare, self._make_runner = prepare, make_runner
         self._addresses, self._events_file = addresses, events
-        self._events: queue.SimpleQueue[_AnyEvent] = queue.SimpleQueue()
-        self._runners: Dict[str, HostRunner] = {}
         self._closing: List[threading.Thread] = []
         self._labels: Dict[int, str] = {}
         self._numbers: Dict[str, int] = {}  # worker's name -> number
         self._news: Counter[str] = Counter()
         self._stopping = threading.Event()
 
-    def run(self) -> None:
-        """Runs the job to its end. Raises RuntimeError for a job that failed; leaves nothing behind."""
+    def _make_output(self) -> Output:
         settings = self.settings
         self._cwd = working_directory()
-        self._output = Output(
+        self._teller = Teller(self.say, settings.output_filename, self._events_file)
+        return Output(
             0, settings.output_filename, settings.prefix_output_with_timestamp, settings.stdout,
             settings.stderr, lambda worker: self._labels.get(worker, "?"),
         )  # fmt: skip
-        self._teller = Teller(self.say, settings.output_filename, self._events_file)
-        patience = _READER_SECONDS
-        try:
-            with Signals(lambda number: self._events.put(Interrupted(number)), self._pause):
-                try:
-                    self._start()
-                    self._supervise()
-                except BaseException as error:
-                    if isinstance(error, JobInterrupted):
-                        patience = _INTERRUPTED_SECONDS
-                    self._end_all(str(error).partition("\n")[0])
-                    raise
-        finally:
-            self._let_go(patience)
-
-    def say(self, text: str, level: int = 0) -> None:
-        """Tells the user something about the job itself, on standard error."""
-        if self.settings.verbose >= level:
-            self._output.say(f"horovodrun: {text}")
 
     # --------------------------------------------------------------------------------------- start
 
@@ -178,7 +151,8 @@ class ElasticJob:
     def _supervise(self) -> None:
         supervisor = ElasticSupervisor(self._limits, self._hosts, time.monotonic(), self._output.tail)
         while not supervisor.over:
-            event = self._next_event(supervisor.wake_at(time.monotonic()))
+            wake_at = supervisor.wake_at(time.monotonic())
+            event: Optional[_AnyEvent] = self._next_event(None if wake_at is None else wake_at + 0.001)
             now = time.monotonic()
             if event is None:
                 supervisor.tick(now)
@@ -190,8 +164,8 @@ class ElasticJob:
                 self._told(supervisor, event.text, now)
             else:
                 supervisor.handle(event, now)
-            if any(not self._reach.is_local(host) for host in self._runners):
-                supervisor.silences({host: one.silence() for host, one in self._runners.items()}, now)
+            if self._has_far_hosts():
+                supervisor.silences(self._silences(), now)
             for action in supervisor.actions():
                 self._do(action)
         for action in supervisor.actions():
@@ -201,14 +175,8 @@ class ElasticJob:
             raise supervisor.error
         self.finished = [name for _, name in sorted(supervisor.finished)]
 
-    def _next_event(self, wake_at: Optional[float]) -> Optional[_AnyEvent]:
-        waits = [] if wake_at is None else [max(wake_at - time.monotonic(), 0.0) + 0.001]
-        if any(not self._reach.is_local(host) for host in self._runners):
-            waits.append(_SILENCE_CHECK_SECONDS)
-        try:
-            return self._events.get(timeout=min(waits) if waits else None)
-        except queue.Empty:
-            return None
+    def _has_far_hosts(self) -> bool:
+        return any(not self._reach.is_local(host) for host in self._runners)
 
     def _told(self, supervisor: ElasticSupervisor, key: str, now: float) -> None:
         """A worker said something: "elastic/told/state/node7[1]#12"."""
@@ -306,23 +274,18 @@ class ElasticJob:
 
     # ----------------------------------------------------------------------------------------- end
 
-    def _end_all(self, reason: str) -> None:
+    def _end_all(self, error: BaseException) -> None:
         # Workers that take SIGTERM for a wish to leave in order learn so that there is no job any more.
         if self.store is not None:
+            reason = str(error).partition("\n")[0]
             self.store.fail(f"the job has ended: {reason}")
-        on_all(self._runners.values(), lambda runner: runner.terminate())
+        super()._end_all(error)
 
     def _let_go(self, patience: float) -> None:
         self._stopping.set()
-        self._output.hurry(patience)
-        on_all(self._runners.values(), lambda runner: runner.close(patience))
+        super()._let_go(patience)
+        self._teller.close()
+
+    def _close_rest(self, patience: float) -> None:
         for thread in self._closing:
             thread.join(patience)
-        if self.store is not None:
-            self.store.close()
-        self._teller.close()
-        self._output.close()
-
-    def _pause(self) -> None:
-        for runner in self._runners.values():
-            runner.pause()
