@@ -222,10 +222,16 @@ void Engine::end_after(const std::string& reason) {
   table_.end({HVD_UNKNOWN, text});
 }
 
+// After an outage of the network TCP sends again after a pause as long as the outage: the last data and the plan may come
+// seconds behind the goodbye, which has a connection of its own.
+double Engine::patience(double on_one_host) const {
+  return topology.hosts() > 1 ? std::max(on_one_host, settings_.network_timeout_seconds) : on_one_host;
+}
+
 // On every rank, from the watch thread.
 void Engine::tick() {
   if (table_.over() || segment_.aborted()) return;
-  if (ending_.since_goodbye() > kGoodbyeGrace && !ending_.is_planned()) {
+  if (ending_.since_goodbye() > patience(kGoodbyeGrace) && !ending_.is_planned()) {
     paths_.abort(ending_.goodbye_text());
     bells_.ring_own();
     return;
@@ -392,10 +398,8 @@ void Engine::stop(const std::string& reason) {
   if (stopped_.exchange(true)) return;
   ending_.ask(reason);
   driver_.queued(false);
-  // Everybody is told before this rank's links close. A rank that cannot hear is not waited for; but after an outage of
-  // the network, data that others still wait for may take as long again.
-  double patience = topology.hosts() > 1 ? std::max(kLeaveWithin, settings_.network_timeout_seconds) : kLeaveWithin;
-  if (!table_.wait_over(patience)) {  // stuck with a peer that does not move: leave without it
+  // Everybody is told before this rank's links close. A rank that cannot hear is not waited for.
+  if (!table_.wait_over(patience(kLeaveWithin))) {  // stuck with a peer that does not move: leave without it
     abort(std::string(kShutdownText) + " " + ending_.cause());
     table_.wait_over(kLeaveWithin);
   }

@@ -100,6 +100,7 @@ class Engine : private ControlNode::Listener {
   void change_process_sets(const Batch& batch);
   void end_after(const std::string& reason);
   // The watch thread.
+  double patience(double on_one_host) const;
   void tick();
 
   ControlNode::Channels make_channels(std::vector<OpenLink>& links);
