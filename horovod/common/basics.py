@@ -18,6 +18,7 @@ from horovod.common import (
     engine,
     exit_reason,
     names,
+    reporter,
     stack_line,
     topology,
 )
@@ -97,6 +98,7 @@ class HorovodBasics:
             return {"process_sets": [one.ranks for one in sets]}
 
         names.reset()
+        reporter.start()
         try:
             topology.set_world(bootstrap.start(identity, facts))
         except HorovodInternalError as error:
