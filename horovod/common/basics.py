@@ -19,6 +19,7 @@ from horovod.common import (
     exit_reason,
     names,
     reporter,
+    sigquit,
     stack_line,
     topology,
 )
@@ -98,6 +99,7 @@ class HorovodBasics:
             return {"process_sets": [one.ranks for one in sets]}
 
         names.reset()
+        sigquit.install()
         reporter.start()
         try:
             topology.set_world(bootstrap.start(identity, facts))

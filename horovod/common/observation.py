@@ -30,7 +30,13 @@ def now() -> Dict[str, Any]:
     counters = metrics()
     outstanding = counters["submitted"] - counters["tensors"] - counters["errors"]
     state = "waiting" if outstanding > 0 else "idle"
-    return {"state": state, "name": "", "kind": "", "since_s": 0.0, "missing": [], "queue": outstanding}
+    if _last["of"] != (counters["submitted"], outstanding):
+        _last.update({"of": (counters["submitted"], outstanding), "since": time.monotonic()})
+    since = time.monotonic() - _last["since"]
+    return {"state": state, "name": "", "kind": "", "since_s": since, "missing": [], "queue": outstanding}
+
+
+_last: Dict[str, Any] = {"of": None, "since": 0.0}
 
 
 def snapshot() -> Dict[str, Any]:

@@ -175,8 +175,8 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--dashboard-address", metavar="ADDR",
-        help="Where the page is served (default 127.0.0.1: this machine only). What it shows is not encrypted "
-        "on its way: rather use ssh -L.",
+        help="Where the page is served (default 127.0.0.1: this machine only). What it shows is not "
+        "encrypted on its way: rather use ssh -L.",
     )  # fmt: skip
     group.add_argument("--top", action="store_true", help="Show the job as a table in this terminal.")
     group.add_argument(
@@ -189,8 +189,8 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--stacks", nargs="?", const="", metavar="JOB",
-        help="Print what the ranks of a running job do, with their Python stacks. JOB: its launcher's process "
-        "id, or a word of its command; without it, the jobs are listed.",
+        help="Print what the ranks of a running job do, with their Python stacks. JOB: its launcher's "
+        "process id, or a word of its command; without it, the jobs are listed.",
     )  # fmt: skip
 
 

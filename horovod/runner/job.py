@@ -80,7 +80,11 @@ class Job(SupervisedJob):
         from horovod.rendezvous.store_server import StoreServer
 
         self.store = StoreServer(
-            secret, size=len(self.slots), notice=self.say, sockets=self._sockets, on_event=self._on_store_event
+            secret,
+            size=len(self.slots),
+            notice=self.say,
+            sockets=self._sockets,
+            on_event=self._on_store_event,
         )
         self.onlooker.serve(self.store)
         if self._prepare is not None:

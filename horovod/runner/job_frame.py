@@ -6,6 +6,7 @@ subclass: _start -> host runners -> events -> _supervise -> everything ended
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
@@ -132,7 +133,8 @@ class JobFrame:
             from horovod.runner.watch.top import give_way
 
             settings.stdout, settings.stderr = give_way(settings.stdout, settings.stderr)
-        return Watcher(settings.watch, " ".join(settings.command), self._show)
+        words = [os.path.basename(word) if word.startswith("/") else word for word in settings.command]
+        return Watcher(settings.watch, " ".join(words), self._show)
 
     def _let_look(self) -> None:
         if self.settings.watch is not None:

@@ -25,7 +25,9 @@ def parse_args() -> argparse.Namespace:
     """Parses sys.argv as horovodrun does."""
     args = flags.parse(sys.argv[1:])
     named = args.num_proc is not None or args.min_num_proc is not None
-    if not named and not (args.check_build or args.check or args.stacks is not None or "LSB_JOBID" in os.environ):
+    if not named and not (
+        args.check_build or args.check or args.stacks is not None or "LSB_JOBID" in os.environ
+    ):
         if allocated_hosts(os.environ) is None:
             flags.make_parser().error("how many processes? Give -np, e.g. horovodrun -np 4 python train.py")
     return args
@@ -140,8 +142,8 @@ def _run_static(args: argparse.Namespace) -> int:
     settings = _settings(args, num_proc, hosts)
     if settings.watch is not None and (args.use_mpi or args.use_jsrun):
         raise ValueError(
-            "--dashboard, --top, --metrics-port and --observe need ranks that horovodrun starts itself: leave "
-            "--mpi and --jsrun out"
+            "--dashboard, --top, --metrics-port and --observe need ranks that horovodrun starts itself: "
+            "leave --mpi and --jsrun out"
         )
     if args.use_mpi:
         from horovod.runner.mpi_run import mpi_run

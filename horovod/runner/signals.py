@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict
 
 
 class Signals:
-    """Turns SIGINT, SIGTERM and SIGHUP into calls of `stop`; calls `pause` before Ctrl-Z stops the process, and
-    `inspect` for SIGQUIT (Ctrl-\\).
+    """Turns SIGINT, SIGTERM and SIGHUP into calls of `stop`; calls `pause` before Ctrl-Z stops the process.
+
+    SIGQUIT calls `inspect`.
 
     What the parent had ignored stays ignored (`nohup horovodrun ... &`, and SIGINT in a shell's background
     jobs), SIGTERM aside: that one always ends the job. Outside of the main thread, as in notebooks, Python

@@ -38,7 +38,7 @@ class Rank:
 
     @property
     def doing(self) -> Mapping[str, Any]:
-        """What it said it does: {"state": "waiting", "name": "conv1", "missing": [3], "since_s": 1.2, ...}."""
+        """What it said it does: {"state": "waiting", "name": "conv1", "missing": [3], ...}."""
         found: Mapping[str, Any] = self.snapshot.get("now") or {}
         return found
 

@@ -6,6 +6,7 @@ The text is written by prometheus_client, an extra: pip install horovod[metrics]
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
 from horovod.runner.watch.server import Request, Response, Server
@@ -100,9 +101,9 @@ def families(view: Mapping[str, Any]) -> List[Any]:
     gauge("horovod_report_age_seconds", "Since the rank last reported.", lambda row: row["silent"])
     counter("horovod_steps", "Steps of training.", lambda row: row["steps"])
     for name, text, key, factor in _COUNTERS:
-        counter(name, text, lambda row, key=key, factor=factor: _scaled(row["metrics"].get(key), factor))
+        counter(name, text, partial(_metric, key=key, factor=factor))
     for name, text, key in _GAUGES:
-        gauge(name, text, lambda row, key=key: row["metrics"].get(key))
+        gauge(name, text, partial(_metric, key=key))
     made += [_by_kind(rows), _waited_for(rows), _latency(rows)]
     whole = core.GaugeMetricFamily("horovod_ranks", "Ranks that run.")
     whole.add_metric([], float(view["totals"]["ranks"]))
@@ -144,5 +145,6 @@ def _latency(rows: Any) -> Any:
     return family
 
 
-def _scaled(value: Any, factor: float) -> Any:
+def _metric(row: Mapping[str, Any], key: str, factor: float = 1) -> Any:
+    value = row["metrics"].get(key)
     return None if value is None else value * factor

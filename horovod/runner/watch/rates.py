@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 # Speeds are means over this time; the history has a point for each report.
 _WINDOW_SECONDS, _HISTORY = 10.0, 60
@@ -36,31 +36,33 @@ class Rates:
 
     def per_second(self, name: str) -> Optional[float]:
         """How fast a counter grows: "steps", "samples", "bytes", "ops". None: not known (yet)."""
-        first, last = self._ends()
-        if first is None or name not in last.counters or last.counters[name] == 0:
+        ends = self._ends()
+        if ends is None or not ends[1].counters.get(name):
             return None
+        first, last = ends
         return (last.counters[name] - first.counters.get(name, 0.0)) / (last.time - first.time)
 
     def waiting_share(self) -> Optional[float]:
         """Which part of its time the rank waited for others, from 0 to 1."""
-        first, last = self._ends()
-        if first is None or "wait_us" not in last.counters:
+        ends = self._ends()
+        if ends is None or "wait_us" not in ends[1].counters:
             return None
+        first, last = ends
         waited = (last.counters["wait_us"] - first.counters.get("wait_us", 0.0)) / 1e6
         return min(max(waited / (last.time - first.time), 0.0), 1.0)
 
     def step_seconds(self) -> Optional[float]:
         """What a step took, on average."""
-        first, last = self._ends()
-        return None if first is None else _step_seconds(first, last)
+        ends = self._ends()
+        return None if ends is None else _step_seconds(*ends)
 
     def history(self) -> List[Optional[float]]:
         """What steps took, a number for each report; None where no step ended."""
         return list(self._history)
 
-    def _ends(self) -> Any:
+    def _ends(self) -> Optional[Tuple[_Point, _Point]]:
         if len(self._points) < 2 or self._points[-1].time <= self._points[0].time:
-            return None, None
+            return None
         return self._points[0], self._points[-1]
 
 

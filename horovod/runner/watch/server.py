@@ -65,9 +65,7 @@ class Server:
         flag: who asked for it, for errors, e.g. "--dashboard".
     """
 
-    def __init__(
-        self, address: str, port: int, answer: Callable[[Request], Response], flag: str
-    ) -> None:
+    def __init__(self, address: str, port: int, answer: Callable[[Request], Response], flag: str) -> None:
         class Handler(_Handler):
             respond = staticmethod(answer)
 
@@ -100,6 +98,7 @@ class Server:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = MAX_CONNECTIONS
     allow_reuse_address = True
 
     def __init__(self, *args: Any) -> None:
@@ -152,9 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
             self.wfile.flush()
 
-    def send_error(
-        self, code: int, message: Optional[str] = None, explain: Optional[str] = None
-    ) -> None:
+    def send_error(self, code: int, message: Optional[str] = None, explain: Optional[str] = None) -> None:
         """Nothing but the number: whoever sends such requests needs no page."""
         refused = Response(405, b"only GET\n", headers={"Allow": "GET"})
         self._send(refused if code == 501 else Response(code, f"{code}\n".encode()))
@@ -168,5 +165,3 @@ def _reachable(address: Any) -> str:
     if text in ("0.0.0.0", "::"):
         text = socket.gethostname()
     return f"[{text}]" if ":" in text else text
-
-

@@ -101,7 +101,6 @@ def report(view: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-
 def doing(row: Mapping[str, Any]) -> str:
     """What a rank does, in a few words: "waiting for rank 3 in ALLREDUCE conv1, for 1.2 s"."""
     words = [row["state"], row["why"]]
@@ -127,8 +126,12 @@ def ask(job: str) -> str:
     """
     jobs = running()
     if not job:
-        return "".join(f"{pid:>8}  {command}\n" for pid, command in jobs.items()) or "No job of yours reports.\n"
-    found = [pid for pid, command in jobs.items() if job == str(pid) or (not job.isdigit() and job in command)]
+        return (
+            "".join(f"{pid:>8}  {command}\n" for pid, command in jobs.items()) or "No job of yours reports.\n"
+        )
+    found = [
+        pid for pid, command in jobs.items() if job == str(pid) or (not job.isdigit() and job in command)
+    ]
     if len(found) > 1:
         listed = "".join(f"\n{pid:>8}  {jobs[pid]}" for pid in found)
         raise ValueError(f"--stacks {job}: more than one job is called so; give a number:{listed}")
@@ -161,7 +164,9 @@ def running() -> Dict[int, str]:
 def _by_signal(job: str) -> str:
     command = _command(int(job)) if job.isdigit() else []
     if not any(word.endswith(("horovodrun", "horovod.runner.launch")) for word in command):
-        raise ValueError(f"--stacks {job}: no such job runs here; horovodrun --stacks lists those that report")
+        raise ValueError(
+            f"--stacks {job}: no such job runs here; horovodrun --stacks lists those that report"
+        )
     os.kill(int(job), signal.SIGQUIT)
     return (
         "The ranks of this job do not report (it was started without --observe, --dashboard, --top or "

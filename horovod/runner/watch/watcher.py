@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listens to a job and its ranks, and lets those look who were asked for: page, terminal, Prometheus, stacks.
 
-Every second it looks at what the ranks have said, asks those that hold up the others where they are, and wakes
-whoever shows the view.
+Every second it looks at what the ranks have said, asks those that hold up the others where they are, and
+wakes whoever shows the view.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Watcher(Onlooker):
             if wanted.metrics_port is not None:
                 from horovod.runner.watch.openmetrics import MetricsServer
 
-                self._keep(MetricsServer(wanted.metrics_address, wanted.metrics_port, self.metrics, self._say))
+                self._keep(
+                    MetricsServer(wanted.metrics_address, wanted.metrics_port, self.metrics, self._say)
+                )
             if wanted.dashboard is not None:
                 from horovod.runner.watch.dashboard import Dashboard
 
@@ -153,7 +155,8 @@ class Watcher(Onlooker):
                 seen = view["seen"]
                 yield view
                 with self._changed:
-                    self._changed.wait_for(lambda looks=looks: self._looks != looks or self._closed)
+                    while self._looks == looks and not self._closed:
+                        self._changed.wait()
         finally:
             with self._changed:
                 self._streams -= 1

@@ -46,7 +46,9 @@ function speed(row) {
 function does(row) {
   const what = row.tensor ? ` ${row.kind.toLowerCase()} ${row.tensor}` : "";
   const since = known(row.since) && row.since >= 1 ? `, ${Math.round(row.since)} s` : "";
-  return row.bad ? row.why : [row.state, row.why].filter(Boolean).join(" ") + what + since;
+  if (row.bad) return row.why;
+  const where = row.state === "computing" ? row.where.split("/").pop() : "";
+  return [row.why || (what || where ? "" : row.state), where].filter(Boolean).join(" ") + what + since;
 }
 
 function showTotals(view) {
