@@ -44,10 +44,14 @@ def verdicts(ranks: Iterable[Known], now: float) -> Dict[str, Verdict]:
     """The verdict on each rank, by name."""
     everybody = list(ranks)
     made = {rank.name: _alone(rank, now) for rank in everybody}
-    for name, waited in _awaited(everybody, made, now).items():
-        if made[name].state in (COMPUTING, STARTING) and waited >= STALLED_SECONDS:
-            made[name] = Verdict(STALLED, f"has kept the others waiting for {waited:.0f} s", waited)
-    return made
+    stalled = {}
+    for name, waited in _awaited(everybody, made).items():
+        if made[name].state in (COMPUTING, STARTING, WAITING) and waited >= STALLED_SECONDS:
+            why = f"has kept the others waiting for {waited:.0f} s"
+            if made[name].state == WAITING:  # it went another way than they did
+                why += f", and waits itself {made[name].why}".rstrip()
+            stalled[name] = Verdict(STALLED, why, waited)
+    return {**made, **stalled}
 
 
 def _alone(rank: Known, now: float) -> Verdict:
@@ -73,7 +77,7 @@ def _alone(rank: Known, now: float) -> Verdict:
     return Verdict(state, why, since)
 
 
-def _awaited(ranks: List[Known], made: Mapping[str, Verdict], now: float) -> Dict[str, float]:
+def _awaited(ranks: List[Known], made: Mapping[str, Verdict]) -> Dict[str, float]:
     """For how long each rank has been awaited by others, where it has."""
     members = [rank for rank in ranks if rank.code is None and rank.heard]
     found: Dict[str, float] = {}

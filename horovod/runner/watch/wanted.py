@@ -21,6 +21,11 @@ class Wanted:
     metrics_address: str = LOOPBACK
     top: bool = False
 
+    @property
+    def shows(self) -> bool:
+        """Whether anything is to be shown, rather than only asked for later (--stacks)."""
+        return self.dashboard is not None or self.metrics_port is not None or self.top
+
 
 def wanted(flags: Mapping[str, Any], env: Mapping[str, str]) -> Optional[Wanted]:
     """What these flags ask for; None: nothing, and the ranks need not report.
@@ -35,5 +40,4 @@ def wanted(flags: Mapping[str, Any], env: Mapping[str, str]) -> Optional[Wanted]
         if port is not None and not 0 <= int(port) <= 65535:
             raise ValueError(f"--{name.replace('_', '-')} {port}: a port is a number from 0 to 65535")
     made = Wanted(**given)
-    asked = made.dashboard is not None or made.metrics_port is not None or made.top
-    return made if asked or config.get("observe", env) else None
+    return made if made.shows or config.get("observe", env) else None

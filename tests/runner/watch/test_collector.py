@@ -62,6 +62,16 @@ def test_who_keeps_the_others_waiting_turns_red_and_is_asked_once(missing):
     assert texts == ["rank 2 on node1 has kept the others waiting for 6 s", "rank 2 on node1 goes on"]
 
 
+def test_ranks_that_wait_for_each_other_in_different_tensors_turn_red():
+    collector = job(3)
+    for rank, missing, name in ((0, [2], "conv1"), (1, [2], "conv1"), (2, [0, 1], "conv2")):
+        collector.reported(str(rank), snapshot(rank, "waiting", 9.0, missing, name=name), 1.0)
+    rows = collector.view(1.0)["ranks"]
+    assert [row["state"] for row in rows] == ["stalled"] * 3
+    assert rows[2]["why"] == "has kept the others waiting for 9 s, and waits itself for ranks 0-1"
+    assert rows[2]["tensor"] == "conv2"
+
+
 def test_ranks_of_another_generation_are_not_blamed():
     collector = job(2)
     collector.reported("0", snapshot(0, "waiting", 20.0, generation=2), 1.0)

@@ -173,7 +173,7 @@ function showLines() {
   }
   const wanted = lines.filter((one) => !which.value || one.rank === which.value);
   append(byId("lines"), wanted.flatMap((one) => {
-    return [make("i", `[${one.rank}] `), make("span", one.text, one.channel === "stderr" ? "bad" : ""), "\n"];
+    return [make("i", `[${one.rank}] `), make("span", one.text, one.channel), "\n"];
   }));
 }
 
