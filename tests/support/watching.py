@@ -27,7 +27,7 @@ class WatchedJob:
         stuck: a file; the rank of `stuck_rank` waits while it is there.
     """
 
-    def __init__(self, folder, ranks, *flags, stuck_rank=None, launcher=HOROVODRUN, command=None):
+    def __init__(self, folder, ranks, *flags, stuck_rank=None, launcher=HOROVODRUN, command=None, env=None):
         self._end, self.stuck = str(folder / "end"), str(folder / "stuck")
         self._ranks, self.pids = ranks, {}
         self.out, self.err = [], []
@@ -35,7 +35,7 @@ class WatchedJob:
         if stuck_rank is not None:
             program += ["--stuck-rank", str(stuck_rank), "--stuck-file", self.stuck]
         self.process = subprocess.Popen(
-            [*launcher, "-np", str(ranks), *flags, *program], text=True, env=environment(),
+            [*launcher, "-np", str(ranks), *flags, *program], text=True, env=env or environment(),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default_signals,
         )  # fmt: skip
         for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
