@@ -201,7 +201,7 @@ def test_an_elastic_job_is_shown_with_what_happens_to_it(tmp_path):
     with ElasticRun(
         tmp_path, ["localhost:2"], "-np", "2", "--min-np", "1", "--dashboard", script=script
     ) as job:
-        job.wait_for("train", size=2)
+        job.wait_for("train", count=2, size=2)
         address = next(line for line in job.errors if "?token=" in line).split("dashboard: ")[1]
         page = Visitor(address)
         assert page.enter() == 303
