@@ -20,7 +20,8 @@ import time
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
-from horovod.common import config, observation, stack_line
+from horovod.common import config, observation, samples, stack_line
+from horovod.common.exceptions import HorovodInternalError
 from horovod.rendezvous.errors import StoreError, StoreTimeout
 from horovod.rendezvous.identity import Identity, host_name
 from horovod.rendezvous.readers import own
@@ -72,9 +73,9 @@ def _answer(store: StoreClient, worker: str, number: int) -> int:
 def _snapshot() -> Dict[str, Any]:
     try:
         made = dict(observation.snapshot())
-    except ValueError:  # before init, or between two worlds of an elastic job
+    except (ValueError, HorovodInternalError):  # before init, at its end, between two worlds
         made = {"host": host_name(), "pid": os.getpid(), "time": time.time(), "now": {"state": "starting"}}
-    return dict(made, where=stack_line.where(), stack=_stack())
+    return dict(made, samples=samples.counted(), where=stack_line.where(), stack=_stack())
 
 
 def _stack() -> List[str]:

@@ -84,7 +84,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.check_build:
         return check_build(args.verbose)
     if args.stacks is not None:
-        from horovod.runner.watch.stacks import ask
+        from horovod.runner.watch.inquiry import ask
 
         print(ask(args.stacks), end="")
         return 0

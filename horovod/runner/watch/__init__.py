@@ -5,7 +5,7 @@
                                                        ├ dashboard.py, page/    a page in a browser
                                                        ├ top.py                 the same in a terminal
                                                        ├ openmetrics.py         for Prometheus
-                                                       └ stacks.py              for `horovodrun --stacks`
+                                                       └ inquiry.py, stacks.py  for `horovodrun --stacks`
 
 Nothing of it is imported, listens or runs unless the user asks for it (wanted.py).
 """

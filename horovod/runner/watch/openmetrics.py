@@ -30,12 +30,17 @@ _COUNTERS: Tuple[Tuple[str, str, str, float], ...] = (
     ("horovod_cached_announcements", "Tensors announced by a number.", "cached_announcements", 1),
     ("horovod_full_announcements", "Tensors announced in full.", "full_announcements", 1),
     ("horovod_plans", "Plans received.", "plans", 1),
-    ("horovod_errors", "Tensors that failed.", "errors", 1),
+    ("horovod_errors", "Batches that failed.", "errors", 1),
     ("horovod_wait_seconds", "Time that this rank waited for others.", "wait_us", 1e-6),
     ("horovod_step_seconds", "Time of all steps.", "step_us", 1e-6),
     ("horovod_fusion_bytes", "Bytes that went through fused batches.", "fusion_bytes", 1),
     ("horovod_fusion_capacity_bytes", "Room that those batches had.", "fusion_capacity_bytes", 1),
     ("horovod_restarts", "How often this process started its engine anew.", "restarts", 1),
+)
+_KINDS: Tuple[Tuple[str, str, str, float], ...] = (
+    ("horovod_kind_tensors", "Tensors", "count", 1),
+    ("horovod_kind_bytes", "Payload", "bytes", 1),
+    ("horovod_kind_seconds", "Time inside batches", "us", 1e-6),
 )
 _GAUGES: Tuple[Tuple[str, str, str], ...] = (
     ("horovod_queue_depth", "Tensors that wait or are worked on.", "queue_depth"),
@@ -104,20 +109,19 @@ def families(view: Mapping[str, Any]) -> List[Any]:
         counter(name, text, partial(_metric, key=key, factor=factor))
     for name, text, key in _GAUGES:
         gauge(name, text, partial(_metric, key=key))
-    made += [_by_kind(rows), _waited_for(rows), _latency(rows)]
+    made += [*_by_kind(rows), _waited_for(rows), _latency(rows)]
     whole = core.GaugeMetricFamily("horovod_ranks", "Ranks that run.")
     whole.add_metric([], float(view["totals"]["ranks"]))
     return [*made, whole]
 
 
-def _by_kind(rows: Any) -> Any:
-    family = core.CounterMetricFamily(
-        "horovod_kind_bytes", "Payload by kind of collective.", labels=(*_LABELS, "kind")
-    )
-    for row, labels in rows:
-        for kind, numbers in (row["metrics"].get("by_kind") or {}).items():
-            family.add_metric([*labels, kind], float(numbers["bytes"]))
-    return family
+def _by_kind(rows: Any) -> Iterable[Any]:
+    for name, text, key, factor in _KINDS:
+        family = core.CounterMetricFamily(name, f"{text} by kind of collective.", labels=(*_LABELS, "kind"))
+        for row, labels in rows:
+            for kind, numbers in (row["metrics"].get("by_kind") or {}).items():
+                family.add_metric([*labels, kind], numbers[key] * factor)
+        yield family
 
 
 def _waited_for(rows: Any) -> Any:
@@ -141,7 +145,7 @@ def _latency(rows: Any) -> Any:
             for bound, count in zip([*found["bounds"], None], found["counts"]):
                 total += count
                 buckets.append(("+Inf" if bound is None else str(bound / 1e6), total))
-            family.add_metric(labels, buckets, sum_value=None)
+            family.add_metric(labels, buckets, sum_value=found["sum"] / 1e6)
     return family
 
 

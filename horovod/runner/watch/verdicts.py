@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Protocol
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
 
 from horovod.rendezvous.identity import ranks_text
 
@@ -80,17 +80,23 @@ def _alone(rank: Known, now: float) -> Verdict:
 def _awaited(ranks: List[Known], made: Mapping[str, Verdict]) -> Dict[str, float]:
     """For how long each rank has been awaited by others, where it has."""
     members = [rank for rank in ranks if rank.code is None and rank.heard]
+    waiters = [rank for rank in members if made[rank.name].state == WAITING or rank.doing.get("missing")]
+    # Rank 0 knows who is missing, the first rank of a host those of its host, others nobody: told to all.
+    named: Dict[Tuple[Any, Any], Set[int]] = {}
+    for waiter in waiters:
+        named.setdefault(_topic(waiter), set()).update(map(int, waiter.doing.get("missing") or ()))
     found: Dict[str, float] = {}
-    for waiter in members:
-        if made[waiter.name].state != WAITING:
-            continue
-        named = {int(one) for one in waiter.doing.get("missing") or ()}
+    for waiter in waiters:
+        missing = named[_topic(waiter)]
         for rank in members:
             if rank is waiter or rank.snapshot.get("generation") != waiter.snapshot.get("generation"):
                 continue
             number = rank.number if rank.number >= 0 else rank.snapshot.get("rank", -1)
-            # Who does not know whom it waits for waits for those that compute.
-            blamed = number in named if named else made[rank.name].state == COMPUTING
-            if blamed:
+            # Where nobody knows, it is those that compute.
+            if number in missing if missing else made[rank.name].state == COMPUTING:
                 found[rank.name] = max(found.get(rank.name, 0.0), made[waiter.name].since or 0.0)
     return found
+
+
+def _topic(waiter: Known) -> Tuple[Any, Any]:
+    return waiter.snapshot.get("generation"), waiter.doing.get("name")

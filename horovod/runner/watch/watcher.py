@@ -65,7 +65,7 @@ class Watcher(Onlooker):
                 from horovod.runner.watch.dashboard import Dashboard
 
                 self._keep(Dashboard(wanted.dashboard_address, wanted.dashboard, self, self._say))
-            from horovod.runner.watch.stacks import StackServer
+            from horovod.runner.watch.inquiry import StackServer
 
             self._keep(StackServer(lambda: self.stacks() or "", self._say))
             if wanted.top:

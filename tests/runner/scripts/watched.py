@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 import horovod.numpy as hvd
+from horovod.common.observation import step_done
 
 
 def wait_in_the_data_loader(path: str) -> None:
@@ -36,6 +37,8 @@ def main() -> None:
             wait_in_the_data_loader(args.stuck_file)
         time.sleep(0.01 * (1 + hvd.rank()))
         hvd.allreduce(np.ones(100_000, np.float32), name="gradient")
+        hvd.count_samples(32)
+        step_done()
         step += 1
         if step % 50 == 0:
             print(f"step {step}", flush=True)

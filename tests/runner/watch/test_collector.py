@@ -39,12 +39,14 @@ def test_ranks_start_compute_wait_and_communicate():
     assert json.loads(json.dumps(view)) == {**view, "seen": [0, 0]}
 
 
-@pytest.mark.parametrize("missing", [[2], []], ids=["named", "inferred"])
+@pytest.mark.parametrize("missing", [[2], []], ids=["named by rank 0", "inferred"])
 def test_who_keeps_the_others_waiting_turns_red_and_is_asked_once(missing):
     collector = job()
     for now, waited in ((1.0, 0.5), (6.0, 5.5), (7.0, 6.5)):
         for rank in (0, 1):
-            collector.reported(str(rank), snapshot(rank, "waiting", waited, missing, name="conv1"), now)
+            collector.reported(
+                str(rank), snapshot(rank, "waiting", waited, [] if rank else missing, name="conv1"), now
+            )
         collector.reported("2", snapshot(2, "idle"), now)
         wanted = collector.look(now)
         assert wanted == (["2"] if now == 6.0 else [])

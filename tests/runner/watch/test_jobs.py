@@ -40,7 +40,9 @@ def test_the_page_shows_a_job_of_three_ranks(tmp_path):
         ports = listening([job.process.pid])
         assert sorted(set(ports.values())) == ["127.0.0.1"] and len(ports) == 2
         page = visitor(job)
-        view = page.wait_for(lambda view: all(one["bytes_s"] for one in view["ranks"]))
+        view = page.wait_for(lambda view: all(one["steps_s"] for one in view["ranks"]))
+        assert all(one["samples_s"] == pytest.approx(32 * one["steps_s"], rel=0.2) for one in view["ranks"])
+        assert all(0 < one["waiting"] <= 1 for one in view["ranks"][:2])  # rank 2 is the slowest
         assert [one["rank"] for one in view["ranks"]] == [0, 1, 2]
         assert [one["pid"] for one in view["ranks"]] == [job.pids[rank] for rank in range(3)]
         assert all(one["memory"] > 1e6 and not one["bad"] for one in view["ranks"])
@@ -83,7 +85,9 @@ def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
         assert "has kept the others waiting for" in stuck["why"]
         # The line itself: its own answer, not the last report.
         assert "in wait_in_the_data_loader\n    time.sleep(0.05)" in stuck["stack"]
-        assert row(view, 0)["state"] == "waiting" and not row(view, 0)["bad"]
+        waiting = row(view, 0)
+        assert waiting["state"] == "waiting" and not waiting["bad"]
+        assert (waiting["kind"], waiting["tensor"], waiting["missing"]) == ("ALLREDUCE", "gradient", [1])
         os.unlink(job.stuck)
         page.wait_for(lambda view: not row(view, 1)["bad"])
         assert job.finish() == 0

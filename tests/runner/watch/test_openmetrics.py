@@ -17,7 +17,7 @@ parser = pytest.importorskip("prometheus_client.openmetrics.parser")
 METRICS = {
     "submitted": 12, "tensors": 11, "wait_us": 2_500_000, "queue_depth": 3,
     "waited_for_us": {"1": 1_500_000}, "by_kind": {"ALLREDUCE": {"count": 4, "bytes": 4096, "us": 7}},
-    "latency_us": {"bounds": [100, 1000], "counts": [5, 3, 1]},
+    "latency_us": {"bounds": [100, 1000], "counts": [5, 3, 1], "sum": 4500},
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_values_labels_and_units():
     )
     buckets = [found["horovod_latency_seconds_bucket", (("host", "node7"), ("le", le), ("rank", "0"))]
                for le in ("0.0001", "0.001", "+Inf")]  # fmt: skip
-    assert buckets == [5, 8, 9]
+    assert buckets == [5, 8, 9] and found["horovod_latency_seconds_sum", me] == 0.0045
     assert not any("node8" in str(labels) for _, labels in found)
 
 

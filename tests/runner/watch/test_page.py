@@ -50,6 +50,9 @@ def test_a_rank_that_freezes_and_one_that_is_stuck_turn_red_with_their_stacks(tm
         # What ranks print is text, whatever it contains.
         until(lambda: "<b>&amp;" in text(browser, "#lines"), "the output is shown")
         well = colour(browser, 2)
+        drawn = "document.querySelectorAll('polyline').length"
+        until(lambda: browser.evaluate(drawn) == 4, "step times are drawn")
+        assert "samples/s" in text(browser, "#totals")
         picture(browser, tmp_path, "dashboard_running.png")
 
         open(job.stuck, "w").close()
