@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages some tests use (network namespaces with an sshd each, a one-node Slurm, locales, Java for Spark). Without root or apt it
-# says what is missing and succeeds: those tests then report themselves as skipped, with the reason.
+# Installs the Debian packages some tests use (network namespaces with an sshd each, a one-node Slurm, locales, Java
+# for Spark, a browser for the dashboard). Without root or apt it says what is missing and succeeds: those tests then
+# report themselves as skipped, with the reason.
 missing=""
-for pair in ip:iproute2 iperf3:iperf3 c++:g++ python3:python3 java:openjdk-17-jre-headless; do
+for pair in ip:iproute2 iperf3:iperf3 c++:g++ python3:python3 java:openjdk-17-jre-headless chromium:chromium; do
   command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"

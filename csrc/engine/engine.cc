@@ -63,6 +63,8 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
                const std::vector<PathMaker>& more_paths)
     : topology(std::move(topology_given)),
       settings_(configured(settings)),
+      metrics_(topology.rank, topology.size),
+      recorder_(topology.rank),
       security_(topology, settings_.link_security, settings_.crypto_library),
       segment_(topology.local_size() == 1 ? UniqueFd() : std::move(inheritance.shared_memory), topology.local_size(),
                static_cast<size_t>(settings.shm_slot_bytes)),
@@ -73,13 +75,14 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
                            std::make_unique<HostPath>(
                                topology, segment_, security_,
                                HostPath::Options{spin_us_, !crowded_, lower(settings_.cpu_operations) == "mpi"}))),
-      table_(topology, metrics_),
+      table_(topology, metrics_, recorder_),
       ending_(topology),
       liveness_(topology, inheritance.links, security_, liveness_callbacks()),
       node_(topology, settings_, make_channels(inheritance.links), *this, timeline_, metrics_,
             [this] { check_aborted(); }),
-      announcer_(table_, node_),
-      executor_(topology, table_, announcer_, paths_, segment_, timeline_, metrics_,
+      announcer_(table_, node_, recorder_),
+      executor_(topology, table_, announcer_, paths_, segment_, timeline_, metrics_, recorder_,
+                settings_.fusion_threshold,
                 {[this] { bells_.ring_own(); }, [this](const std::string& why) { abort(why); }}),
       stall_(topology, settings_, node_, executor_, table_, paths_, liveness_,
              [this](const std::string& why) { abort(why); }),
@@ -165,6 +168,7 @@ Driver::Turn Engine::progress() {
     bool did = announcer_.announce();
     did |= node_.turn();
     stall_.check();
+    note_missing();
     double idle = node_.somebody_waits() ? 0.1 : 1.0;  // the stall watch must look now and then
     if (settings_.cycle_time > 0) idle = std::min(idle, settings_.cycle_time * 1e-3);
     if (node_.has_backlog()) idle = 1e-3;

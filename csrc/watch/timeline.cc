@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "util/json.h"
 #include "util/log.h"
 #include "util/threads.h"
 
@@ -18,41 +19,6 @@ namespace {
 
 constexpr char kClose[] = "\n]";
 constexpr size_t kCloseBytes = 2;
-
-// Bytes of the UTF-8 character that begins here, or 0 if none does.
-size_t character(const std::string& text, size_t at) {
-  auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  unsigned first = byte(at);
-  size_t n = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : 4;
-  if (n == 4 && (first < 0xf0 || first > 0xf4)) return 0;
-  for (size_t i = 1; i < n; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  unsigned second = byte(at + 1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;  // overlong, surrogate
-  if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;  // overlong, beyond Unicode
-  return n;
-}
-
-// As a JSON string. Names come from users: what is not text becomes U+FFFD.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (size_t i = 0; i < text.size();) {
-    size_t n = character(text, i);
-    char c = text[i];
-    if (n == 0) {
-      out += "\\ufffd";
-      n = 1;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      static const char* hex = "0123456789abcdef";
-      out += std::string("\\u00") + hex[c >> 4] + hex[c & 15];
-    } else {
-      if (c == '"' || c == '\\') out += '\\';
-      out.append(text, i, n);
-    }
-    i += n;
-  }
-  return out + "\"";
-}
 
 }  // namespace
 
@@ -163,7 +129,7 @@ int Timeline::process_id(const std::string& name) {
   auto [it, added] = ids_.try_emplace(name, static_cast<int>(ids_.size()) + 1);
   if (added) {
     std::string id = std::to_string(it->second);
-    event("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"name\": " + quoted(name) +
+    event("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"name\": " + json_quoted(name) +
           "}}");
     event("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"sort_index\": " + id +
           "}}");
@@ -175,7 +141,7 @@ void Timeline::begin(const std::string& name, const char* what) {
   if (!active()) return;
   std::lock_guard<std::mutex> lock(mutex_);
   int id = process_id(name);
-  event("{\"ph\": \"B\", \"name\": " + quoted(what) + ", \"ts\": " + std::to_string(now_us()) +
+  event("{\"ph\": \"B\", \"name\": " + json_quoted(what) + ", \"ts\": " + std::to_string(now_us()) +
         ", \"pid\": " + std::to_string(id) + "}");
 }
 
@@ -191,7 +157,7 @@ void Timeline::end(const std::string& name, const char* dtype, const std::string
   std::lock_guard<std::mutex> lock(mutex_);
   int id = process_id(name);
   event("{\"ph\": \"E\", \"ts\": " + std::to_string(now_us()) + ", \"pid\": " + std::to_string(id) +
-        ", \"args\": {\"dtype\": " + quoted(dtype) + ", \"shape\": " + quoted(shape) + "}}");
+        ", \"args\": {\"dtype\": " + json_quoted(dtype) + ", \"shape\": " + json_quoted(shape) + "}}");
 }
 
 void Timeline::negotiate_begin(const std::string& name, const char* op) {

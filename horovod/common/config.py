@@ -150,6 +150,10 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("log_hide_time", "HOROVOD_LOG_HIDE_TIME", bool, False,
             "Print log messages without the time.",
             "logging", "--log-without-timestamp", "with_timestamp", inverted="flag yaml"),
+    Setting("observe", "HOROVOD_OBSERVE", bool, False,
+            "Ranks tell the launcher once a second what they do, so that `horovodrun --stacks` can ask them "
+            "at any time; --dashboard, --top and --metrics-port set it.",
+            "logging", "--observe", "observe", engine=False),
     Setting("start_timeout", "HOROVOD_START_TIMEOUT", int, 30,
             "How long the launcher waits for all ranks to start, in seconds.",
             "launcher", "--start-timeout", minimum=0, engine=False),

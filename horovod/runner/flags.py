@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import shutil
+import sys
 import warnings
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
@@ -21,6 +22,9 @@ Runs a script on many processes, on this machine or on several.
   horovodrun --check-build                                which frameworks and libraries were found
 """
 
+# Stands for "--dashboard" without a port, of which argparse would think that the command is its port.
+_ANY_PORT = "--dashboard=\0"
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The complete parser."""
@@ -34,6 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_job(parser)
     _add_hosts(parser)
     _add_output(parser)
+    _add_watching(parser)
     config.add_arguments(parser, skip=("log_hide_time",))
     _tidy(parser)
     _add_elastic(parser)
@@ -46,7 +51,9 @@ def make_parser() -> argparse.ArgumentParser:
 def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Parses a command line (default: this process's), with the values of --config-file filled in."""
     parser = make_parser()
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = parser.parse_args([_ANY_PORT if word == "--dashboard" else word for word in words])
+    args.command = ["--dashboard" if word == _ANY_PORT else word for word in args.command]
     if args.command and args.command[0] == "--":
         args.command = args.command[1:]
     if args.config_file:
@@ -156,6 +163,35 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     stamps.add_argument(
         "--no-log-hide-timestamp", action=_Renamed, const=("--log-with-timestamp", True), **hidden
     )
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "watching", "See inside a job while it runs; docs/dashboard.md. Nothing listens unless asked for."
+    )
+    group.add_argument(
+        "--dashboard", type=lambda text: int(text.replace("\0", "0")), metavar="PORT",
+        help="Show the job as a page in a browser; prints its address. --dashboard=PORT fixes the port.",
+    )  # fmt: skip
+    group.add_argument(
+        "--dashboard-address", metavar="ADDR",
+        help="Where the page is served (default 127.0.0.1: this machine only). What it shows is not "
+        "encrypted on its way: rather use ssh -L.",
+    )  # fmt: skip
+    group.add_argument("--top", action="store_true", help="Show the job as a table in this terminal.")
+    group.add_argument(
+        "--metrics-port", type=int, metavar="PORT",
+        help="Serve the metrics of all ranks to Prometheus at http://127.0.0.1:PORT/metrics.",
+    )  # fmt: skip
+    group.add_argument(
+        "--metrics-address", metavar="ADDR",
+        help="Where they are served (default 127.0.0.1). Everybody who can reach it can read them.",
+    )  # fmt: skip
+    group.add_argument(
+        "--stacks", nargs="?", const="", metavar="JOB",
+        help="Print what the ranks of a running job do, with their Python stacks. JOB: its launcher's "
+        "process id, or a word of its command; without it, the jobs are listed.",
+    )  # fmt: skip
 
 
 def _add_elastic(parser: argparse.ArgumentParser) -> None:

@@ -95,14 +95,30 @@ class Worker:
         self.kill_at: float | None = None  # when its grace period is over
 
     def signal(self, number: int) -> None:
-        """Signals the group, or the child alone if it has not become a group's leader yet."""
+        """Signals the group, or the child alone if it has not become a group's leader yet.
+
+        SIGQUIT asks for stacks: it goes to the child alone, and only if it would not end it.
+        """
         try:
-            os.killpg(self.pid, number)
+            if number != signal.SIGQUIT:
+                os.killpg(self.pid, number)
+            elif not self.ended and catches(self.pid, number):
+                os.kill(self.pid, number)
         except ProcessLookupError:
             if not self.ended:
                 os.kill(self.pid, number)
         except PermissionError:
             pass  # a program that changed its user
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            masks = [int(line.split()[1], 16) for line in file if line.startswith("SigCgt:")]
+    except (OSError, ValueError):
+        return False
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 class Guard:

@@ -71,6 +71,7 @@ class Job(SupervisedJob):
                 env = worker_env(
                     self.settings.env, slot, plan.store_for[host], port, secret, self.settings.nics
                 )
+                self.onlooker.started(str(slot.rank), host, slot.rank)
                 runner.start(WorkerSpec(slot.rank, self.settings.command, env, here))
         self._open_store(secret)
 
@@ -78,7 +79,14 @@ class Job(SupervisedJob):
         """Starts the store while the workers start; the ports are open already, so nobody knocks in vain."""
         from horovod.rendezvous.store_server import StoreServer
 
-        self.store = StoreServer(secret, size=len(self.slots), notice=self.say, sockets=self._sockets)
+        self.store = StoreServer(
+            secret,
+            size=len(self.slots),
+            notice=self.say,
+            sockets=self._sockets,
+            on_event=self._on_store_event,
+        )
+        self.onlooker.serve(self.store)
         if self._prepare is not None:
             self._prepare(self.store)
 

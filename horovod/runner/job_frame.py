@@ -6,17 +6,22 @@ subclass: _start -> host runners -> events -> _supervise -> everything ended
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from horovod.runner.host_runner import HostRunner, on_all
+from horovod.runner.host_runner import HostRunner, WorkerExited, on_all
 from horovod.runner.output import Output
 from horovod.runner.settings import JobSettings
 from horovod.runner.signals import Signals
 from horovod.runner.supervision import Interrupted, JobInterrupted
+from horovod.runner.watch.onlooker import Onlooker
 
 if TYPE_CHECKING:
+    from horovod.rendezvous.store_server import Event as StoreEvent
     from horovod.rendezvous.store_server import StoreServer
 
 # How often hosts are asked for how long they have been silent.
@@ -31,6 +36,7 @@ class JobFrame:
 
     Attributes:
         store: the job's store, once it serves.
+        onlooker: told what happens, for those who look at the job while it runs.
     """
 
     # Who tells the user about the job.
@@ -41,26 +47,36 @@ class JobFrame:
         self.store: Optional[StoreServer] = None
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._runners: Dict[str, HostRunner] = {}
+        self.onlooker = Onlooker() if settings.watch is None else self._watcher()
 
     def run(self) -> None:
         """Runs the job to its end. Raises JobFailed, HostError or JobInterrupted; leaves nothing behind."""
         self._output = self._make_output()
         patience = _READER_SECONDS
         try:
-            with Signals(lambda number: self._events.put(Interrupted(number)), self._pause):
+            with Signals(lambda number: self._events.put(Interrupted(number)), self._pause, self._inspect):
                 try:
+                    self._let_look()
                     self._start()
                     self._supervise()
                 except BaseException as error:
                     if isinstance(error, JobInterrupted):
                         patience = _INTERRUPTED_SECONDS
                     self._end_all(error)
+                    self.onlooker.close(str(error) or type(error).__name__)
                     raise
+                self.onlooker.close(None)
         finally:
             self._let_go(patience)
 
     def say(self, text: str, level: int = 0) -> None:
         """Tells the user something about the job itself, on standard error."""
+        self._show(text, level)
+        if self.settings.verbose >= level:
+            self.onlooker.happened("note", text)
+
+    def _show(self, text: str, level: int = 0) -> None:
+        """The same without telling the onlooker."""
         if self.settings.verbose >= level:
             self._output.say(f"{self.NAME}: {text}")
 
@@ -89,13 +105,59 @@ class JobFrame:
         waits = [_SILENCE_CHECK_SECONDS] if self._has_far_hosts() else []
         waits += [] if wake_at is None else [max(wake_at - time.monotonic(), 0.0)]
         try:
-            return self._events.get(timeout=min(waits) if waits else None)
+            event = self._events.get(timeout=min(waits) if waits else None)
         except queue.Empty:
             return None
+        if isinstance(event, WorkerExited):
+            self.onlooker.exited(self._name_of(event.worker), event.code)
+        return event
+
+    def _name_of(self, worker: int) -> str:
+        """By which the store knows a worker."""
+        return str(worker)
 
     def _silences(self) -> Dict[str, float]:
         """For how long each host has been silent."""
         return {host: runner.silence() for host, runner in self._runners.items()}
+
+    # --------------------------------------------------------------------------------------- look
+
+    def _watcher(self) -> Onlooker:
+        """Who looks at the job; its ranks then report (horovod.common.reporter)."""
+        from horovod.runner.watch.watcher import Watcher
+
+        settings = self.settings
+        assert settings.watch is not None
+        settings.env = dict(settings.env, HOROVOD_OBSERVE="1")
+        if settings.watch.top:
+            from horovod.runner.watch.top import give_way
+
+            settings.stdout, settings.stderr = give_way(settings.stdout, settings.stderr)
+        words = [os.path.basename(word) if word.startswith("/") else word for word in settings.command]
+        return Watcher(settings.watch, " ".join(words), self._show)
+
+    def _let_look(self) -> None:
+        if self.settings.watch is not None:
+            self._output.onlooker = self.onlooker.printed
+        self.onlooker.open()
+
+    def _on_store_event(self, event: StoreEvent) -> None:
+        """Something happened in the store; runs on its thread."""
+        self.onlooker.hears(event)
+
+    def _inspect(self) -> None:
+        """SIGQUIT: shows what the ranks do, with their stacks. Runs in a signal handler."""
+
+        def show() -> None:
+            report = self.onlooker.stacks()
+            if report is not None:
+                self._output.say(report)
+                return
+            self._show("SIGQUIT: the ranks print their Python stacks")
+            for runner in list(self._runners.values()):
+                runner.signal(signal.SIGQUIT)
+
+        threading.Thread(target=show, name="horovod-inspect", daemon=True).start()
 
     # ----------------------------------------------------------------------------------------- end
 

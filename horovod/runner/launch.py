@@ -25,7 +25,9 @@ def parse_args() -> argparse.Namespace:
     """Parses sys.argv as horovodrun does."""
     args = flags.parse(sys.argv[1:])
     named = args.num_proc is not None or args.min_num_proc is not None
-    if not named and not (args.check_build or args.check or "LSB_JOBID" in os.environ):
+    if not named and not (
+        args.check_build or args.check or args.stacks is not None or "LSB_JOBID" in os.environ
+    ):
         if allocated_hosts(os.environ) is None:
             flags.make_parser().error("how many processes? Give -np, e.g. horovodrun -np 4 python train.py")
     return args
@@ -81,6 +83,11 @@ def _flushed(code: Union[int, str, None]) -> Union[int, str, None]:
 def _run(args: argparse.Namespace) -> int:
     if args.check_build:
         return check_build(args.verbose)
+    if args.stacks is not None:
+        from horovod.runner.watch.inquiry import ask
+
+        print(ask(args.stacks), end="")
+        return 0
     if args.check:
         from horovod.runner.self_test import command, default_num_proc
 
@@ -133,6 +140,11 @@ def _run_static(args: argparse.Namespace) -> int:
             f"lower -np or raise the slots, e.g. -H {hosts[0].hostname}:{num_proc}"
         )
     settings = _settings(args, num_proc, hosts)
+    if settings.watch is not None and settings.watch.shows and (args.use_mpi or args.use_jsrun):
+        raise ValueError(
+            "--dashboard, --top and --metrics-port need ranks that horovodrun starts itself: leave --mpi and "
+            "--jsrun out"
+        )
     if args.use_mpi:
         from horovod.runner.mpi_run import mpi_run
 
@@ -147,12 +159,14 @@ def _run_static(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace, num_proc: int, hosts: List[HostInfo]) -> JobSettings:
     from horovod.runner.settings import JobSettings
+    from horovod.runner.watch.wanted import wanted
 
+    env = job_env(args)
     return JobSettings(
         command=list(args.command),
         num_proc=num_proc,
         hosts=hosts,
-        env=job_env(args),
+        env=env,
         ssh_port=args.ssh_port,
         ssh_identity_file=args.ssh_identity_file,
         start_timeout=float(args.start_timeout),
@@ -160,6 +174,7 @@ def _settings(args: argparse.Namespace, num_proc: int, hosts: List[HostInfo]) ->
         output_filename=args.output_filename,
         prefix_output_with_timestamp=args.prefix_output_with_timestamp,
         verbose=2 if args.verbose else 0,
+        watch=wanted(vars(args), env),
     )
 
 

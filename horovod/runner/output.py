@@ -53,6 +53,8 @@ class Output:
         label: Callable[[int], str] = str,
     ) -> None:
         self._label = label
+        # Also told of each worker's lines: (label, "stdout" or "stderr", lines).
+        self.onlooker: Optional[Callable[[str, str, List[bytes]], None]] = None
         self._directory = directory
         self._timestamps = timestamps
         self._lock = threading.Lock()
@@ -78,6 +80,8 @@ class Output:
             return
         stamp = time.asctime() if self._timestamps else ""
         prefix = f"[{self._label(worker)}]<{_NAMES[channel]}>:"
+        if self.onlooker is not None and lines:
+            self.onlooker(self._label(worker), _NAMES[channel], lines)
         for view in filter(None, (self._console[channel], self._files.get(stream))):
             if lines:
                 self._tell(view, view.lines(stream, stamp, prefix, lines))

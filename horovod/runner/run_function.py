@@ -45,6 +45,10 @@ def run(
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
     env: Optional[Dict[str, str]] = None,
+    dashboard: Union[bool, int, None] = None,
+    dashboard_address: Optional[str] = None,
+    metrics_port: Optional[int] = None,
+    metrics_address: Optional[str] = None,
     **settings: Any,
 ) -> List[Any]:
     """Calls func(*args, **kwargs) on every rank and returns the results in rank order.
@@ -56,6 +60,10 @@ def run(
                  as the options of horovodrun.
     executable:  the Python of the workers; default this one.
     env:         environment of the workers; default this process's.
+    dashboard:   True, or a port: show the job as a page in a browser; its address is printed.
+    metrics_port: serve the metrics of all ranks to Prometheus there.
+    dashboard_address, metrics_address:
+                 where these listen; default 127.0.0.1.
     settings:    any setting by the name of its flag, e.g. fusion_threshold_mb=64.
     min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script:
                  make the job elastic, as the options of horovodrun do; func trains inside a function
@@ -85,14 +93,22 @@ def run(
     from horovod.runner.hosts import HostInfo, parse_host_files, parse_hosts
     from horovod.runner.results import pickled
     from horovod.runner.settings import JobSettings
+    from horovod.runner.watch.wanted import wanted
 
     if hostfile is not None:
         hosts = parse_host_files(hostfile)
+    worker_env = _worker_env(env, settings)
+    looks = {
+        "dashboard": (None, 0)[dashboard] if isinstance(dashboard, bool) else dashboard,
+        "dashboard_address": dashboard_address,
+        "metrics_port": metrics_port,
+        "metrics_address": metrics_address,
+    }
     job = JobSettings(
         command=[executable or sys.executable, "-m", "horovod.runner.run_task"],
         num_proc=num_proc,
         hosts=parse_hosts(hosts) if hosts else [HostInfo("localhost", num_proc)],
-        env=_worker_env(env, settings),
+        env=worker_env,
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
         start_timeout=float(start_timeout or config.get("start_timeout")),
@@ -101,6 +117,7 @@ def run(
         verbose=int(verbose or 0),
         stdout=sys.stdout,
         stderr=sys.stderr,
+        watch=wanted(looks, worker_env),
     )
     call = pickled(func, args, kwargs)
     if host_discovery_script is not None or min_num_proc is not None:

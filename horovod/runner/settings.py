@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from horovod.common import config
 from horovod.runner.hosts import HostInfo
+from horovod.runner.watch.wanted import Wanted
 
 
 @dataclass
@@ -28,6 +29,7 @@ class JobSettings:
     verbose: int = 0
     stdout: Optional[Any] = None
     stderr: Optional[Any] = None
+    watch: Optional[Wanted] = None  # None: nobody looks at it
 
     @property
     def network_timeout(self) -> float:

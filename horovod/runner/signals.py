@@ -12,18 +12,23 @@ from typing import Any, Callable, Dict
 class Signals:
     """Turns SIGINT, SIGTERM and SIGHUP into calls of `stop`; calls `pause` before Ctrl-Z stops the process.
 
+    SIGQUIT calls `inspect`.
+
     What the parent had ignored stays ignored (`nohup horovodrun ... &`, and SIGINT in a shell's background
     jobs), SIGTERM aside: that one always ends the job. Outside of the main thread, as in notebooks, Python
     allows no handlers and nothing is caught.
     """
 
-    def __init__(self, stop: Callable[[int], None], pause: Callable[[], None]) -> None:
-        self._stop, self._pause = stop, pause
+    def __init__(
+        self, stop: Callable[[int], None], pause: Callable[[], None], inspect: Callable[[], None]
+    ) -> None:
+        self._stop, self._pause, self._inspect = stop, pause, inspect
         self._before: Dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
             self._catch(signal.SIGTERM, self._asked_to_end)
+            self._catch(signal.SIGQUIT, lambda number, frame: self._inspect())
             for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
                 if signal.getsignal(number) != signal.SIG_IGN:
                     self._catch(number, self._stopped if number == signal.SIGTSTP else self._asked_to_end)

@@ -94,7 +94,8 @@ def test_commands_are_understood():
             args = parse(words)
         except SystemExit as error:
             raise AssertionError(f"{name}: {line}") from error
-        assert args.command or args.check_build or getattr(args, "check", False), f"{name}: {line}"
+        is_complete = args.command or args.check_build or args.check or args.stacks is not None
+        assert is_complete, f"{name}: {line}"
 
 
 # ------------------------------------------------------------------------------------ error messages --

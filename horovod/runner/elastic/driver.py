@@ -109,7 +109,7 @@ class ElasticJob(JobFrame):
     def _make_output(self) -> Output:
         settings = self.settings
         self._cwd = working_directory()
-        self._teller = Teller(self.say, settings.output_filename, self._events_file)
+        self._teller = Teller(self._show, settings.output_filename, self._events_file)
         return Output(
             0, settings.output_filename, settings.prefix_output_with_timestamp, settings.stdout,
             settings.stderr, lambda worker: self._labels.get(worker, "?"),
@@ -123,9 +123,10 @@ class ElasticJob(JobFrame):
             self._secret,
             self._addresses or [loopback()],
             notice=self.say,
-            on_event=self._events.put,
+            on_event=self._on_store_event,
             driven=True,
         )
+        self.onlooker.serve(self.store)
         self._reach = Reach(self.store, self.settings.nics)
         if self._prepare is not None:
             self._prepare(self.store)
@@ -175,6 +176,13 @@ class ElasticJob(JobFrame):
             raise supervisor.error
         self.finished = [name for _, name in sorted(supervisor.finished)]
 
+    def _on_store_event(self, event: StoreEvent) -> None:
+        if not self.onlooker.hears(event):
+            self._events.put(event)
+
+    def _name_of(self, worker: int) -> str:
+        return next((name for name, number in self._numbers.items() if number == worker), str(worker))
+
     def _has_far_hosts(self) -> bool:
         return any(not self._reach.is_local(host) for host in self._runners)
 
@@ -198,6 +206,7 @@ class ElasticJob(JobFrame):
         assert self.store is not None
         if isinstance(action, do.Say):
             self._teller.tell(action)
+            self.onlooker.happened(action.kind, action.text)
         elif isinstance(action, do.OpenHost):
             self._open_host(action.host)
         elif isinstance(action, do.CloseHost):
@@ -255,6 +264,7 @@ class ElasticJob(JobFrame):
             self.settings.env, action.name, action.host, action.slot, address, port, self._secret,
             self.settings.nics,
         )  # fmt: skip
+        self.onlooker.started(action.name, action.host)
         self._runners[action.host].start(WorkerSpec(action.number, self.settings.command, env, self._cwd))
 
     def _store_for(self, host: str) -> Tuple[str, int]:
@@ -267,6 +277,7 @@ class ElasticJob(JobFrame):
         assert self.store is not None
         for rank, one in enumerate(action.ordered):
             self._labels[self._numbers[one.name]] = str(rank)
+        self.onlooker.renumbered({one.name: rank for rank, one in enumerate(action.ordered)})
         hosts = dict.fromkeys(one.host for one in action.ordered)
         addresses = {} if self._addresses else self._reach.advertised(hosts)
         opened = self.store.assign(placement.seats(action.ordered, addresses))
