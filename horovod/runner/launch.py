@@ -25,7 +25,7 @@ def parse_args() -> argparse.Namespace:
     """Parses sys.argv as horovodrun does."""
     args = flags.parse(sys.argv[1:])
     named = args.num_proc is not None or args.min_num_proc is not None
-    if not named and not (args.check_build or args.check or "LSB_JOBID" in os.environ):
+    if not named and not (args.check_build or args.check or args.report or "LSB_JOBID" in os.environ):
         if allocated_hosts(os.environ) is None:
             flags.make_parser().error("how many processes? Give -np, e.g. horovodrun -np 4 python train.py")
     return args
@@ -81,10 +81,15 @@ def _flushed(code: Union[int, str, None]) -> Union[int, str, None]:
 def _run(args: argparse.Namespace) -> int:
     if args.check_build:
         return check_build(args.verbose)
+    if args.report:
+        from horovod.runner.report import write_report
+
+        print(write_report(args.report, args.report_output, args.report_check))
+        return 0
     if args.check:
         from horovod.runner.self_test import command, default_num_proc
 
-        args.command = command()
+        args.command = command(args.check_output)
         args.num_proc = args.num_proc or default_num_proc()
     if not args.command:
         raise ValueError("no command to run; e.g. horovodrun -np 4 python train.py")
