@@ -11,7 +11,8 @@ started it, calls `config.compute_client().shutdown()`.
 from __future__ import annotations
 
 import argparse
-from typing import Optional, Sequence
+import contextlib
+from typing import Iterator, Optional, Sequence
 
 from horovod.common.basics import basics
 from horovod.data.compute_service import ComputeService
@@ -33,34 +34,46 @@ def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int) 
         ValueError: if the processes cannot be dealt out to the dispatchers.
     """
     basics.init()
-    rank, size = basics.rank(), basics.size()
-    if dispatchers < 1 or size % dispatchers:
-        raise ValueError(
-            f"Number of processes ({size}) must be a multiple of number of dispatchers ({dispatchers})."
-        )
-    service: Optional[ComputeService] = None
-    config: Optional[TfDataServiceConfig] = None
-    try:
-        if rank == 0:
-            key = make_secret()
-            service = ComputeService(dispatchers, size // dispatchers, key)
-            config = TfDataServiceConfig(
-                dispatchers, size // dispatchers, dispatcher_side, service.addresses(), key, timeout
-            )
-            config.write(configfile)
+    check_number(basics.size(), dispatchers)
+    with contextlib.ExitStack() as stack:
+        config: Optional[TfDataServiceConfig] = None
+        if basics.rank() == 0:
+            service = serving(basics.size(), dispatchers, dispatcher_side, configfile, timeout)
+            config = stack.enter_context(service)
         compute_worker_fn(broadcast_object(config, root_rank=0, name="compute_config"))
-    finally:
-        if service is not None:
-            service.shutdown()
 
 
-def _arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+@contextlib.contextmanager
+def serving(
+    num_proc: int, dispatchers: int, dispatcher_side: str, configfile: str, timeout: int
+) -> Iterator[TfDataServiceConfig]:
+    """The compute service of this many workers, described in the file, until the context ends."""
+    check_number(num_proc, dispatchers)
+    key, each = make_secret(), num_proc // dispatchers
+    with ComputeService(dispatchers, each, key) as service:
+        config = TfDataServiceConfig(dispatchers, each, dispatcher_side, service.addresses(), key, timeout)
+        config.write(configfile)
+        yield config
+
+
+def check_number(num_proc: int, dispatchers: int) -> None:
+    """Refuses workers that cannot be dealt out to the dispatchers."""
+    if dispatchers < 1 or num_proc % dispatchers:
+        raise ValueError(
+            f"Number of processes ({num_proc}) must be a multiple of number of dispatchers ({dispatchers})."
+        )
+
+
+def arguments(
+    module: str, description: Optional[str], argv: Optional[Sequence[str]] = None
+) -> argparse.Namespace:
+    """The command line of this command, and of the one for Spark."""
     parser = argparse.ArgumentParser(
-        prog="python -m horovod.tensorflow.data.compute_worker",
-        description=__doc__,
+        prog=f"python -m {module}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("configfile", help="where rank 0 writes how to reach the service")
+    parser.add_argument("configfile", help="where to write how to reach the service")
     parser.add_argument("--dispatchers", type=int, default=1, help="how many dispatchers (default 1)")
     parser.add_argument(
         "--dispatcher-side",
@@ -75,5 +88,5 @@ def _arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    args = _arguments()
+    args = arguments("horovod.tensorflow.data.compute_worker", __doc__)
     main(args.dispatchers, args.dispatcher_side, args.configfile, args.timeout)
