@@ -3,30 +3,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import world
-from tf_worlds import _QUIET, run
+from data_service import compute, service, workers
+from tf_worlds import run
 
 from horovod.rendezvous.auth import make_secret
 
 pytest.importorskip("tensorflow")
-
-
-@pytest.fixture(scope="module")
-def workers():
-    """Where workers run, one test after the other."""
-    there = world.World(2, env=_QUIET)
-    yield there
-    there.close()
-
-
-def compute(*arguments):
-    from horovod.tensorflow.data.compute_worker import main
-
-    main(*arguments)
-    return "ended"
 
 
 def take(path, reuse, turns):
@@ -66,12 +50,10 @@ def take(path, reuse, turns):
         (2, "training", False, False),
     ],
 )
-def test_what_ranks_get(workers, tmp_path, dispatchers, side, reuse, turns):
+def test_what_ranks_get(tmp_path, dispatchers, side, reuse, turns):
     path = str(tmp_path / "service.json")
-    with ThreadPoolExecutor(1) as pool:
-        service = pool.submit(workers.run, compute, dispatchers, side, path, 60, timeout=180)
+    with service(path, dispatchers, side):
         first, second = run("tensorflow", take, path, reuse, turns)
-        assert service.result(180) == ["ended"] * 2
     squares = [x * x for x in range(40)]
     if turns:
         assert len(first) == len(second) == 10
@@ -81,11 +63,11 @@ def test_what_ranks_get(workers, tmp_path, dispatchers, side, reuse, turns):
         assert first == second == squares
 
 
-def test_uneven_workers(workers, tmp_path):
+def test_uneven_workers(tmp_path):
     said = r"Number of processes \(2\) must be a multiple of number of dispatchers \(%d\)\."
     for dispatchers in (3, 0):
         with pytest.raises(world.RanksFailed, match=said % dispatchers):
-            workers.run(compute, dispatchers, "compute", str(tmp_path / "f"), 60)
+            workers().run(compute, dispatchers, "compute", str(tmp_path / "f"), 60)
 
 
 def refused(key):
