@@ -28,7 +28,10 @@ FOLDER = os.path.join(ROOT, "docs", "api")
 PAGES = {
     "numpy": ("horovod.numpy", ["horovod.numpy"]),
     "torch": ("horovod.torch", ["horovod.torch", "horovod.torch.elastic"]),
-    "tensorflow": ("horovod.tensorflow", ["horovod.tensorflow", "horovod.tensorflow.elastic"]),
+    "tensorflow": (
+        "horovod.tensorflow",
+        ["horovod.tensorflow", "horovod.tensorflow.elastic", "horovod.tensorflow.data.compute_service"],
+    ),
     "keras": ("horovod.keras", ["horovod.keras", "horovod.keras.callbacks", "horovod.keras.elastic"]),
     "jax": ("horovod.jax", ["horovod.jax", "horovod.jax.elastic"]),
     "mxnet": ("horovod.mxnet", ["horovod.mxnet", "horovod.mxnet.elastic"]),

@@ -10,6 +10,8 @@ RuntimeError
  └─ HostsUpdatedInterrupt      the set of hosts changed; elastic training re-forms the job
 ImportError
  └─ HorovodVersionMismatchError  a framework's version does not fit
+Exception
+ └─ TimeoutException           a step of starting something took too long
 
 Wrong arguments are ValueError or TypeError, as everywhere in Python.
 """
@@ -43,6 +45,10 @@ class HostsUpdatedInterrupt(RuntimeError):
     def __init__(self, skip_sync: bool) -> None:
         super().__init__()
         self.skip_sync = skip_sync
+
+
+class TimeoutException(Exception):
+    """A step took too long; the text says which."""
 
 
 class HorovodVersionMismatchError(ImportError):

@@ -20,6 +20,7 @@ Runs a script on many processes, on this machine or on several.
   horovodrun -np 8 -H node1:4,node2:4 python train.py     four on each of two hosts, over ssh
   horovodrun --check -np 2                                tests whether that would work, and how fast it is
   horovodrun --check-build                                which frameworks and libraries were found
+  horovodrun --report timeline.json                       where a job's time went, and what to do about it
 """
 
 # Stands for "--dashboard" without a port, of which argparse would think that the command is its port.
@@ -39,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_hosts(parser)
     _add_output(parser)
     _add_watching(parser)
+    _add_report(parser)
     config.add_arguments(parser, skip=("log_hide_time",))
     _tidy(parser)
     _add_elastic(parser)
@@ -90,6 +92,10 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--check", action="store_true",
         help="Run a short self-test on the given hosts: ranks, addresses, transports, speed, advice.",
+    )  # fmt: skip
+    group.add_argument(
+        "--check-output", metavar="FILE",
+        help="With --check: rank 0 also writes what it measured to FILE, on its host, for --report-check.",
     )  # fmt: skip
     group.add_argument(
         "--start-timeout", dest="start_timeout", type=int, metavar="S",
@@ -192,6 +198,21 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
         help="Print what the ranks of a running job do, with their Python stacks. JOB: its launcher's "
         "process id, or a word of its command; without it, the jobs are listed.",
     )  # fmt: skip
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("report", "What the timelines of a job say; docs/report.md.")
+    group.add_argument(
+        "--report", nargs="+", metavar="FILE",
+        help="Say what these timelines mean, and write a page about them. The FILE of --timeline-filename "
+        "stands for those of all ranks.",
+    )  # fmt: skip
+    group.add_argument(
+        "--report-output", metavar="DIR", help="Folder of the page and its pictures (default horovod-report)."
+    )
+    group.add_argument(
+        "--report-check", metavar="FILE", help="Compare bandwidths with this file of --check-output."
+    )
 
 
 def _add_elastic(parser: argparse.ArgumentParser) -> None:

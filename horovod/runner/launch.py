@@ -25,9 +25,8 @@ def parse_args() -> argparse.Namespace:
     """Parses sys.argv as horovodrun does."""
     args = flags.parse(sys.argv[1:])
     named = args.num_proc is not None or args.min_num_proc is not None
-    if not named and not (
-        args.check_build or args.check or args.stacks is not None or "LSB_JOBID" in os.environ
-    ):
+    alone = args.check_build or args.check or args.report or args.stacks is not None
+    if not named and not alone and "LSB_JOBID" not in os.environ:
         if allocated_hosts(os.environ) is None:
             flags.make_parser().error("how many processes? Give -np, e.g. horovodrun -np 4 python train.py")
     return args
@@ -88,10 +87,15 @@ def _run(args: argparse.Namespace) -> int:
 
         print(ask(args.stacks), end="")
         return 0
+    if args.report:
+        from horovod.runner.report import write_report
+
+        print(write_report(args.report, args.report_output, args.report_check))
+        return 0
     if args.check:
         from horovod.runner.self_test import command, default_num_proc
 
-        args.command = command()
+        args.command = command(args.check_output)
         args.num_proc = args.num_proc or default_num_proc()
     if not args.command:
         raise ValueError("no command to run; e.g. horovodrun -np 4 python train.py")

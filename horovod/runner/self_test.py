@@ -3,24 +3,29 @@
 
 Runs as every rank (by hand: mpirun -np 4 python -m horovod.runner.self_test). Rank 0 reports who is
 there and how they were found, over which addresses and transports they talk, how fast, and what could be
-better.
+better. --output FILE keeps what was measured, for horovodrun --report.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
+
+from horovod.runner.measured import Measured
 
 _SMALL, _LARGE = 4, 16 << 20
+_REPEATS = {_SMALL: 200, 64 << 10: 50, 1 << 20: 20, _LARGE: 5}  # how often each size is measured
 
 
-def command() -> List[str]:
+def command(output: Optional[str] = None) -> List[str]:
     """What horovodrun starts for --check."""
-    return [sys.executable, "-m", "horovod.runner.self_test"]
+    keep = ["--output", os.path.abspath(output)] if output else []
+    return [sys.executable, "-m", "horovod.runner.self_test", *keep]
 
 
 def default_num_proc() -> int:
@@ -28,8 +33,11 @@ def default_num_proc() -> int:
     return 2
 
 
-def main() -> int:
+def main(argv: Optional[Sequence[str]] = None) -> int:
     """One rank of the self-test."""
+    parser = argparse.ArgumentParser(prog="python -m horovod.runner.self_test")
+    parser.add_argument("--output", metavar="FILE", help="where rank 0 keeps what was measured")
+    output = parser.parse_args(argv).output
     from horovod.common.basics import basics
     from horovod.common.objects import allgather_object
     from horovod.rendezvous.detection import detect
@@ -51,12 +59,14 @@ def main() -> int:
     }
     everybody = allgather_object(facts, name="self_test.facts")
     right = _reduces_right(basics.rank(), basics.size())
-    latency = _seconds_per_allreduce(_SMALL, 200)
-    large = _seconds_per_allreduce(_LARGE, 5)
+    times = {nbytes: _seconds_per_allreduce(nbytes, repeats) for nbytes, repeats in _REPEATS.items()}
     wrong = [rank for rank, ok in enumerate(allgather_object(right, name="self_test.right")) if not ok]
     gpus = gpu_check.lines()
     if basics.rank() == 0:
-        print(report(everybody, latency, large, wrong, gpus), flush=True)
+        print(report(everybody, times[_SMALL], times[_LARGE], wrong, gpus), flush=True)
+        if output:
+            hosts = list(dict.fromkeys(str(one["host"]) for one in everybody))
+            Measured(len(everybody), hosts, sorted(times.items())).write(output)
     basics.shutdown()
     return 1 if wrong else 0
 

@@ -14,7 +14,8 @@ from world import ROOT, worker_env
 
 DOCS = os.path.join(ROOT, "docs")
 # Pages whose Python is run by the tests of their front end.
-ELSEWHERE = {"pytorch.md", "tensorflow.md", "keras.md", "jax.md", "mxnet.md", "ray.md", "data.md", "spark.md"}
+ELSEWHERE = {"pytorch.md", "tensorflow.md", "keras.md", "jax.md", "mxnet.md", "ray.md", "data.md", "spark.md",
+             "data_service.md"}  # fmt: skip
 # Pages of Python that is an outline ("..."), parsed only.
 OUTLINES = {"running.md"}
 LAUNCH = """
@@ -94,7 +95,7 @@ def test_commands_are_understood():
             args = parse(words)
         except SystemExit as error:
             raise AssertionError(f"{name}: {line}") from error
-        is_complete = args.command or args.check_build or args.check or args.stacks is not None
+        is_complete = args.command or args.check_build or args.check or args.report or args.stacks is not None
         assert is_complete, f"{name}: {line}"
 
 

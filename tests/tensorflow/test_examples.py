@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -35,6 +36,19 @@ def launch(*command, timeout=240):
     env = {**os.environ, "PYTHONPATH": ROOT, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     env.update(OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS="2")
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+
+
+def test_data_service(tmp_path):
+    """tensorflow2_data_service.py trains on what another job's workers prepare, and ends them."""
+    path = str(tmp_path / "service.json")
+    worker = [sys.executable, "-m", "horovod.tensorflow.data.compute_worker", path]
+    example = [sys.executable, os.path.join("examples", "tensorflow2_data_service.py"), path]
+    with ThreadPoolExecutor(1) as pool:
+        service = pool.submit(launch, sys.executable, "-m", "horovod.runner.launch", "-np", "2", *worker)
+        done = launch(*example, "--training-tasks", "2", "--reuse-dataset")
+        ended = service.result()
+    assert done.returncode == 0 and ended.returncode == 0, done.stderr[-3000:] + ended.stderr[-3000:]
+    assert float(re.search(r"loss ([\d.]+) on rank 0 of 2", done.stdout)[1]) < 1.5  # of guessing: 2.3
 
 
 @pytest.mark.parametrize("script", sorted(EXAMPLES))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 
+from horovod.common.exceptions import TimeoutException
 
-class TimeoutException(Exception):
-    """A step took too long."""
+__all__ = ["Timeout", "TimeoutException"]
 
 
 class Timeout:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the events of one rank's timeline to its operations.
+
+Reads the files that every rank writes, and those that only rank 0 writes (earlier releases): there, tensors
+are "processes", and ticks called "0", "1", ... say when each rank was ready.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from horovod.runner.report.events import Event
+
+KINDS = ("ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "ADASUM", "BARRIER", "JOIN")
+_NEGOTIATE = "NEGOTIATE_"
+_UNKNOWN_RANK = -1
+# Two ranks that are ready within this time are as good as equal; which of them was last says nothing.
+_TIE_US = 20.0
+
+
+class Operation(NamedTuple):
+    """One collective as one rank saw it, in microseconds of rank 0's clock (since the epoch)."""
+
+    name: str
+    kind: str
+    bytes: int
+    submitted: float  # this rank handed it in
+    ready: float  # all ranks had
+    started: float
+    ended: float
+    last_rank: int = _UNKNOWN_RANK  # who was ready last
+
+
+class Step(NamedTuple):
+    """A step's end, as marked by the script or its optimizer."""
+
+    number: int
+    time: float
+
+
+@dataclasses.dataclass
+class Trace:
+    """What one rank's file says."""
+
+    rank: int
+    size: int  # 0: the file does not say
+    host: str
+    operations: List[Operation] = dataclasses.field(default_factory=list)
+    steps: List[Step] = dataclasses.field(default_factory=list)
+    parts: Dict[str, float] = dataclasses.field(default_factory=dict)  # microseconds in PACK, WIRE, ...
+    # Ready times of other ranks that this file knows: (rank, its time, all were ready, who was last).
+    others: List[Tuple[int, float, float, int]] = dataclasses.field(default_factory=list)
+    aligned: bool = True  # times are on rank 0's clock
+    alone: bool = False  # a file as rank 0 wrote it when it was the only one to write
+
+
+def read_trace(events: Iterable[Event]) -> Optional[Trace]:
+    """The trace in a file's events, or None if they are not of a Horovod timeline."""
+    assembler = _Assembler()
+    for event in events:
+        assembler.add(event)
+    return assembler.finish()
+
+
+class _Assembler:
+    """Turns spans into operations, as they come."""
+
+    def __init__(self) -> None:
+        self._trace: Optional[Trace] = None
+        self._base = 0.0  # of this file's times
+        self._tensors: Dict[Any, str] = {}  # by "process" id, in files of rank 0 alone
+        self._open: Dict[Tuple[Any, Any], List[Event]] = {}  # spans begun, by (pid, tid)
+        self._pending: Dict[str, _Pending] = {}
+
+    def add(self, event: Event) -> None:
+        phase = event.get("ph")
+        if phase == "M":
+            self._metadata(event)
+        elif self._trace is None:
+            return
+        elif phase == "X":
+            if event.get("dur", 0) == 0 and str(event.get("name", "")).isdigit():
+                self._pending_of(event).ticks[int(event["name"])] = self._time(event)
+            else:
+                self._span(event, self._time(event), float(event.get("dur", 0)))
+        elif phase == "B":
+            self._open.setdefault(_row(event), []).append(event)
+        elif phase == "E":
+            begun = self._open.get(_row(event))
+            if begun:
+                self._end(begun.pop(), event)
+        elif phase == "i":
+            self._mark(event)
+
+    def finish(self) -> Optional[Trace]:
+        if self._trace is not None:
+            self._trace.operations.sort(key=lambda op: (op.submitted, op.ended))
+            self._trace.steps.sort(key=lambda step: step.time)
+        return self._trace
+
+    def _metadata(self, event: Event) -> None:
+        args = event.get("args") or {}
+        if event.get("name") == "process_name" and "name" in args:
+            self._tensors[event.get("pid")] = str(args["name"])
+        if "start_time_since_epoch_in_micros" not in args:
+            return
+        if "rank" in args or self._trace is None:  # the rank's own metadata says more than the old form
+            self._base = float(args["start_time_since_epoch_in_micros"]) + float(
+                args.get("clock_offset_us", 0)
+            )
+            self._trace = Trace(
+                rank=int(args.get("rank", 0)),
+                size=int(args.get("size", 0)),
+                host=str(args.get("host", "")),
+                aligned="clock_offset_us" in args or int(args.get("rank", 0)) == 0,
+                alone="rank" not in args,
+            )
+
+    def _time(self, event: Event) -> float:
+        return self._base + float(event.get("ts", 0))
+
+    def _end(self, begin: Event, end: Event) -> None:
+        args = {**(begin.get("args") or {}), **(end.get("args") or {})}
+        whole = {**begin, "args": args}
+        self._span(whole, self._time(begin), max(0.0, self._time(end) - self._time(begin)))
+
+    def _pending_of(self, event: Event) -> _Pending:
+        name = self._name(event)
+        if name not in self._pending:
+            self._pending[name] = _Pending()
+        return self._pending[name]
+
+    def _name(self, event: Event) -> str:
+        args = event.get("args") or {}
+        return str(args.get("tensor") or self._tensors.get(event.get("pid"), "?"))
+
+    def _span(self, event: Event, begin: float, duration: float) -> None:
+        assert self._trace is not None
+        what, args = str(event.get("name", "")), event.get("args") or {}
+        if what == "QUEUED":
+            self._pending_of(event).queued = begin
+        elif what.startswith(_NEGOTIATE):
+            pending = self._pending_of(event)
+            pending.negotiated = (begin, begin + duration)
+            pending.last_rank = int(args.get("last_rank", _UNKNOWN_RANK))
+            if what[len(_NEGOTIATE) :] in ("JOIN", "BARRIER"):  # these have no span of their own
+                self._complete(event, what[len(_NEGOTIATE) :], begin + duration, begin + duration)
+        elif what in KINDS:
+            self._complete(event, what, begin, begin + duration)
+        else:
+            self._trace.parts[what] = self._trace.parts.get(what, 0.0) + duration
+
+    def _complete(self, event: Event, kind: str, started: float, ended: float) -> None:
+        assert self._trace is not None
+        args, name = event.get("args") or {}, self._name(event)
+        pending = self._pending.pop(name, None) or _Pending()
+        asked, ready = pending.negotiated or (started, started)
+        last = pending.last_rank if pending.last_rank >= 0 else int(args.get("last_rank", _UNKNOWN_RANK))
+        if last < 0:
+            last = last_of(pending.ticks)
+        submitted = min(pending.ticks.get(self._trace.rank, asked), pending.queued)
+        for rank, time in pending.ticks.items():
+            if rank != self._trace.rank:
+                self._trace.others.append((rank, time, ready, last))
+        nbytes = int(args["bytes"]) if "bytes" in args else _bytes_of(args)
+        ready = min(max(submitted, ready), max(started, submitted))
+        operation = Operation(name, kind, nbytes, submitted, ready, max(started, ready), ended, last)
+        self._trace.operations.append(operation._replace(ended=max(ended, operation.started)))
+
+    def _mark(self, event: Event) -> None:
+        assert self._trace is not None
+        if event.get("name") == "STEP":
+            number = (event.get("args") or {}).get("n", len(self._trace.steps) + 1)
+            self._trace.steps.append(Step(int(number), self._time(event)))
+
+
+class _Pending:
+    """What came before an operation's own span."""
+
+    def __init__(self) -> None:
+        self.queued = math.inf
+        self.negotiated: Optional[Tuple[float, float]] = None
+        self.last_rank = _UNKNOWN_RANK
+        self.ticks: Dict[int, float] = {}
+
+
+def _row(event: Event) -> Tuple[Any, Any]:
+    return event.get("pid"), event.get("tid")
+
+
+def last_of(ticks: Dict[int, float]) -> int:
+    """The rank that was ready last, if that is beyond doubt."""
+    if len(ticks) < 2:
+        return _UNKNOWN_RANK
+    (before, _), (time, rank) = sorted((time, rank) for rank, time in ticks.items())[-2:]
+    return rank if time - before > _TIE_US else _UNKNOWN_RANK
+
+
+_BITS = re.compile(r"(\d+)$")
+
+
+def _bytes_of(args: Dict[str, Any]) -> int:
+    """From {"dtype": "float32", "shape": "[2, 3]"}: 24."""
+    count = math.prod(int(one) for one in re.findall(r"\d+", str(args.get("shape", "0"))))
+    dtype = str(args.get("dtype", ""))
+    bits = _BITS.search(dtype)
+    return count * (int(bits[1]) // 8 if bits else int(dtype == "bool"))
