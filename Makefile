@@ -60,8 +60,6 @@ $(VENV)/.ready: requirements-dev.txt
 	.venv-$*/bin/python -m pip install -q -r $<
 	@touch $@
 
-ENVIRONMENTS := .venv-mxnet/.ready .venv-jax-old/.ready .venv-tf-old/.ready .venv-ray/.ready .venv-spark/.ready
-
 # ------------------------------------------------------------------------------------ build --
 build: $(VENV)/.ready
 	@cmake -S . -B build $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_BUILD_TYPE=Release >build.log 2>&1 \
@@ -72,20 +70,22 @@ build: $(VENV)/.ready
 	@rm -f build.log
 
 # ------------------------------------------------------------------------------------- test --
-test: test-cpp test-python
+# All suites, or SUITES="torch jax"; one test: make build, then python -m pytest tests/...
+# The environments that the suites need are installed by the script, beside the tests that need no other.
+test: build
+	$(PY) scripts/run_tests.py --cpp $(SUITES)
+
+test-python: build
+	$(PY) scripts/run_tests.py $(SUITES)
 
 test-cpp: $(VENV)/.ready
 	@scripts/test-cpp.sh build
 
-# All suites, or SUITES="torch jax"; one test: make build, then python -m pytest tests/...
-test-python: build $(ENVIRONMENTS)
-	$(PY) scripts/run_tests.py $(SUITES)
-
 # The oldest PyTorch we support and one in the middle: 700 MB each to download, so by hand before a release.
-test-torch-versions: build .venv-torch-old/.ready .venv-torch-middle/.ready
+test-torch-versions: build
 	$(PY) scripts/run_tests.py torch-2.1 torch-2.6
 
-test-mxnet: build .venv-mxnet/.ready
+test-mxnet: build
 	$(PY) scripts/run_tests.py mxnet
 
 lint: build

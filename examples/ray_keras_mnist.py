@@ -8,19 +8,18 @@ python examples/ray_keras_mnist.py --address auto --num-workers 8 --backend jax
 import argparse
 
 import ray
+from sklearn.datasets import load_digits
 
 from horovod.ray import RayExecutor
 
 
-def train(epochs):
+def train(images, labels, epochs):
     import keras
-    from sklearn.datasets import load_digits
 
     import horovod.keras as hvd
 
     hvd.init()
     keras.utils.set_random_seed(42)
-    images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype("float32")
     mine = slice(hvd.rank(), 1500 // hvd.size() * hvd.size(), hvd.size())  # as many images on every rank
 
@@ -49,8 +48,9 @@ if __name__ == "__main__":
     args = parser.parse_args()
 
     ray.init(address=args.address)
+    images, labels = load_digits(return_X_y=True)  # sent to each node once
     executor = RayExecutor(RayExecutor.create_settings(timeout_s=60), num_workers=args.num_workers)
     executor.start(extra_env_vars={"KERAS_BACKEND": args.backend})  # set before Keras is imported there
-    for result in executor.run(train, (args.epochs,)):
+    for result in executor.run(train, (images, labels, args.epochs)):
         print("rank {rank}: loss {loss:.4f}, test accuracy {accuracy:.3f}".format(**result))
     executor.shutdown()

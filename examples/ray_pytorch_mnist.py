@@ -9,14 +9,14 @@ python examples/ray_pytorch_mnist.py --address auto --min-workers 2 --max-worker
 import argparse
 
 import ray
+from sklearn.datasets import load_digits
 
 from horovod.ray import RayExecutor, ray_logger
 
 
-def train(epochs, lr, elastic):
+def train(images, labels, epochs, lr, elastic):
     import torch
     import torch.nn.functional as F
-    from sklearn.datasets import load_digits
 
     import horovod.torch as hvd
 
@@ -24,7 +24,6 @@ def train(epochs, lr, elastic):
     torch.manual_seed(42)
     torch.set_num_threads(1)
     device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
-    images, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels)
 
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).to(device)
@@ -68,13 +67,14 @@ if __name__ == "__main__":
     args = parser.parse_args()
 
     ray.init(address=args.address)
+    images, labels = load_digits(return_X_y=True)  # sent to each node once
     elastic = args.min_workers is not None
     sizes = {"num_workers": args.num_workers}
     if elastic:
         sizes = {"min_workers": args.min_workers, "max_workers": args.max_workers}
     executor = RayExecutor(RayExecutor.create_settings(timeout_s=60), use_gpu=args.use_gpu, **sizes)
     executor.start()
-    results = executor.run(train, (args.epochs, args.lr, elastic), callbacks=[print])
+    results = executor.run(train, (images, labels, args.epochs, args.lr, elastic), callbacks=[print])
     executor.shutdown()
     for result in results:
         print("rank {rank}: loss {loss:.4f}, test accuracy {accuracy:.3f}".format(**result))

@@ -50,6 +50,7 @@ if __name__ == "__main__":
     parser.add_argument("--address", help="of a running cluster, e.g. auto; default: start Ray here")
     parser.add_argument("--ranks", type=int, default=2, help="of each trial")
     parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--concurrent", type=int, default=2, help="trials at a time")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--storage", help="folder for the results")
     args = parser.parse_args()
@@ -64,7 +65,7 @@ if __name__ == "__main__":
             "epochs": args.epochs,
         },
         tune_config=tune.TuneConfig(
-            metric="loss", mode="min", max_concurrent_trials=2,
+            metric="loss", mode="min", max_concurrent_trials=args.concurrent,
             scheduler=tune.schedulers.ASHAScheduler(max_t=args.epochs, grace_period=1, reduction_factor=2),
         ),
         run_config=tune.RunConfig(storage_path=args.storage, verbose=0),

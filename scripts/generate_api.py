@@ -37,6 +37,7 @@ PAGES = {
     "mxnet": ("horovod.mxnet", ["horovod.mxnet", "horovod.mxnet.elastic"]),
     "run": ("horovod.run", ["horovod"]),
     "data": ("horovod.data", ["horovod.data"]),
+    "ray": ("horovod.ray", ["horovod.ray"]),
     "spark": (
         "horovod.spark",
         [

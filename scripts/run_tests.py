@@ -5,6 +5,9 @@
     python scripts/run_tests.py torch jax    these
     python scripts/run_tests.py --list
 
+Environments that are missing or out of date are installed meanwhile (make .venv-ray/.ready), a few at a time;
+a suite starts when its own is there. With --cpp, the C++ tests come first.
+
 Logs go to out/tests/<suite>.log; what failed is printed at the end, then one line of totals. What failed is
 run once more when the machine is quiet, to tell a broken test from an unsteady one. An unsteady test fails
 the run all the same, unless scripts/unsteady_tests.txt lists it with a reason and a date.
@@ -20,12 +23,13 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, NamedTuple, Tuple
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "out", "tests")
 LIMIT_S = 1500  # a suite that takes longer hangs
+INSTALLS = 3  # at a time: they download, then unpack
 EXCUSED = os.path.join(ROOT, "scripts", "unsteady_tests.txt")
 # "2026-11-30 tests/runner/test_x.py::test_y  the reason": the day the excuse ends, the test, why.
 EXCUSE = re.compile(r"^(\d{4}-\d\d-\d\d)\s+(tests/\S+::\S+)\s+(\S.*)$")
@@ -98,6 +102,57 @@ def totals(log: str) -> Dict[str, int]:
         if found and " in " in line:
             return {kind.rstrip("s") if kind.startswith("error") else kind: int(n) for n, kind in found}
     return {}
+
+
+def install(environment: str) -> bool:
+    """Brings an environment up to date, e.g. ".venv-ray"; whether it is there."""
+    if environment == ".venv":  # we run in it
+        return True
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    start = time.monotonic()
+    with open(install_log(environment), "w") as log:
+        command = ["make", f"{environment}/.ready"]
+        code = subprocess.run(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT).returncode
+    say(f"{environment}: {'there' if code == 0 else 'cannot be installed'}, {time.monotonic() - start:.0f} s")
+    return code == 0
+
+
+def install_log(environment: str) -> str:
+    """What make said, e.g. out/tests/install.venv-ray.log."""
+    return os.path.join(LOGS, f"install{environment}.log")
+
+
+def cannot_run(suite: Suite) -> Dict[str, int]:
+    """In place of a suite whose environment could not be installed."""
+    shutil.copyfile(install_log(suite.environment), os.path.join(LOGS, suite.name + ".log"))
+    return {"error": 1}
+
+
+def run_when_ready(
+    suites: Sequence[Suite],
+    jobs: int,
+    ready: Dict[str, Future[bool]],
+    work: Callable[[Suite], Dict[str, int]],
+) -> Dict[str, Dict[str, int]]:
+    """Runs suites, so many at a time, in their order but for those whose environment is not there yet.
+
+    Args:
+        ready: done when an environment has been installed, or could not be.
+        work: runs one suite.
+    """
+    left, results = list(suites), {}
+    running: Dict[Future[Dict[str, int]], str] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        while left or running:
+            for suite in [one for one in left if ready[one.environment].done()][: jobs - len(running)]:
+                left.remove(suite)
+                running[pool.submit(work, suite)] = suite.name
+            # With all places taken, what has become ready is of no interest.
+            installing = {ready[one.environment] for one in left} if len(running) < jobs else set()
+            for future in wait([*running, *installing], return_when=FIRST_COMPLETED).done:
+                if future in running:
+                    results[running.pop(future)] = future.result()
+    return {suite.name: results[suite.name] for suite in suites}
 
 
 def run(suite: Suite, again: bool = False) -> Dict[str, int]:
@@ -181,6 +236,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suites", nargs="*", help="names of suites; by default all but large downloads")
     parser.add_argument("-j", "--jobs", type=int, default=3, help="at a time (they mostly wait)")
+    parser.add_argument("--cpp", action="store_true", help="make test-cpp first")
     parser.add_argument("--list", action="store_true", help="print the suites and end")
     args = parser.parse_args()
     if args.list:
@@ -194,14 +250,24 @@ def main() -> int:
     os.makedirs(LOGS, exist_ok=True)
     with open(EXCUSED, encoding="utf-8") as file:
         excused = excuses(file.read(), time.strftime("%Y-%m-%d"))
-    with ThreadPoolExecutor(args.jobs) as pool:
-        results = dict(zip((s.name for s in chosen), pool.map(run, chosen)))
+    with ThreadPoolExecutor(INSTALLS) as installs:
+        ready = {
+            name: installs.submit(install, name) for name in dict.fromkeys(s.environment for s in chosen)
+        }
+        cpp = (
+            subprocess.run(["make", "--no-print-directory", "test-cpp"], cwd=ROOT).returncode
+            if args.cpp
+            else 0
+        )
+        results = run_when_ready(
+            chosen, args.jobs, ready, lambda s: run(s) if ready[s.environment].result() else cannot_run(s)
+        )
 
     unsteady = []
     for suite in chosen:
         counts = results[suite.name]
         broken = counts.get("failed", 0) + counts.get("error", 0)
-        if not broken:
+        if not broken or not ready[suite.environment].result():
             continue
         second = run(suite, again=True)
         if second.get("passed", 0) >= broken and not second.get("failed") and not second.get("error"):
@@ -228,8 +294,10 @@ def main() -> int:
         sum(counts.get(kind, 0) for counts in results.values())
         for kind in ("passed", "failed", "error", "skipped")
     )
+    if cpp:
+        print("\nthe C++ tests failed; see above")
     print(f"\n{passed} passed, {wrong + errors} failed, {skipped} skipped")
-    return 1 if failed else 0
+    return 1 if failed or cpp else 0
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod on Ray clusters: executors, and a backend for Ray Train.
 
-Importing this package does not import Ray.
+Importing this package imports neither Ray nor the launcher: every rank does it on its way to the first step.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from horovod.ray import ray_logger
-from horovod.ray.elastic import ElasticRayExecutor, RayHostDiscovery, TestDiscovery
-from horovod.ray.runner import BaseHorovodWorker, RayExecutor
 
 if TYPE_CHECKING:
+    from horovod.ray.elastic import ElasticRayExecutor, RayHostDiscovery, TestDiscovery
+    from horovod.ray.runner import RayExecutor
     from horovod.ray.train import HorovodConfig
+    from horovod.ray.worker import BaseHorovodWorker
 
 __all__ = [
     "BaseHorovodWorker",
@@ -25,10 +27,17 @@ __all__ = [
     "ray_logger",
 ]
 
+_HOMES = {
+    "BaseHorovodWorker": "worker",
+    "ElasticRayExecutor": "elastic",
+    "HorovodConfig": "train",
+    "RayExecutor": "runner",
+    "RayHostDiscovery": "elastic",
+    "TestDiscovery": "elastic",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "HorovodConfig":  # Ray Train takes seconds to import
-        from horovod.ray.train import HorovodConfig
-
-        return HorovodConfig
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"horovod.ray.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'horovod.ray' has no attribute {name!r}")

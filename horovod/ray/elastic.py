@@ -26,7 +26,7 @@ class TestDiscovery(RayHostDiscovery):
         change_frequency_s: seconds between changes.
         use_gpu, cpus_per_worker, gpus_per_worker: as for RayHostDiscovery.
         verbose: print each change.
-        _graceful: accepted for compatibility: workers on a node that goes are always let go in good order.
+        _graceful: whether workers on a node that goes leave in good order; False: they are killed.
     """
 
     __test__ = False  # not one of pytest's
@@ -46,7 +46,7 @@ class TestDiscovery(RayHostDiscovery):
     ) -> None:
         super().__init__(use_gpu, cpus_per_worker, gpus_per_worker, cpus_per_slot, gpus_per_slot)
         self._fewest, self._most, self._period = min_hosts, max_hosts, change_frequency_s
-        self._verbose = verbose
+        self._verbose, self._graceful = verbose, _graceful
         self._shown: List[str] = []
         self._next_change = 0.0
         self._random = random.Random(0)
@@ -69,7 +69,10 @@ class TestDiscovery(RayHostDiscovery):
         if can_grow and (not can_shrink or self._random.random() < 0.5):
             self._shown.append(self._random.choice(hidden))
         elif can_shrink:
-            self._shown.remove(self._random.choice(self._shown[1:] or self._shown))
+            gone = self._random.choice(self._shown[1:] or self._shown)
+            self._shown.remove(gone)
+            if not self._graceful:
+                self.kill_workers(gone)
         if self._verbose:
             print(f"TestDiscovery: hosts are {', '.join(self._shown)}", flush=True)
 

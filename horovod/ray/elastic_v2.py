@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from signal import SIGKILL
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.ray.adapter import Adapter
@@ -27,6 +28,9 @@ class RayHostDiscovery(HostDiscovery):
         use_gpu: whether workers have GPUs.
         cpus_per_worker, gpus_per_worker: what each takes; cpus_per_slot and gpus_per_slot are older names.
     """
+
+    # Set by the executor that asks: kills its workers on a host, as the loss of that host would.
+    kill_workers: Callable[[str], None] = staticmethod(lambda host: None)
 
     def __init__(
         self,
@@ -81,6 +85,12 @@ class ElasticParams:
         return ElasticAdapter(settings, self, environment)
 
 
+class _RayJob(ElasticJob):
+    """An elastic job whose messages say who speaks."""
+
+    NAME = "horovod.ray"
+
+
 class ElasticAdapter(Adapter):
     """Runs elastic jobs, one after the other; between them it holds nothing.
 
@@ -116,16 +126,21 @@ class ElasticAdapter(Adapter):
         import ray
 
         outcomes, running = Outcomes(), Running()
+        runners: Dict[str, NodeRunner] = {}
         call = ray.put((fn, tuple(args or ()), dict(kwargs or {})))
 
         def make_runner(host: str, local: bool, _: JobSettings, output: Any, report: Any) -> NodeRunner:
-            return NodeRunner(
+            runners[host] = NodeRunner(
                 host, lambda name: find_node(ray.nodes(), name), self.params.worker, call, queue, outcomes,
                 running, output, report,
             )  # fmt: skip
+            return runners[host]
 
-        job = ElasticJob(
-            self._job_settings(), self._limits(), self._discovery(running), self.params.cooldown_range,
+        discovery = self._discovery(running)
+        if isinstance(discovery, RayHostDiscovery):
+            discovery.kill_workers = lambda host: runners[host].signal(SIGKILL) if host in runners else None
+        job = _RayJob(
+            self._job_settings(), self._limits(), discovery, self.params.cooldown_range,
             make_runner=make_runner, addresses=[self._address()],
         )  # fmt: skip
         try:

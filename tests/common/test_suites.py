@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from concurrent.futures import Future
 
 import pytest
 from world import ROOT
@@ -83,3 +84,39 @@ def test_an_excuse_needs_a_date_and_a_reason():
         run_tests.excuses("tests/a.py::test_b because", "2026-01-01")
     with open(run_tests.EXCUSED) as file:
         assert len(run_tests.excuses(file.read(), "2026-01-01")) < 5
+
+
+def test_suites_start_when_their_environment_is_there_and_the_others_do_not_wait():
+    run_tests = load()
+    suites = [run_tests.Suite(name, [], environment) for name, environment in ("as", "bt", "ct", "dt")]
+    ready = {environment: Future() for environment in "st"}
+    ready["t"].set_result(True)
+    started = []
+
+    def work(suite):
+        started.append(suite.name)
+        if suite.name == "d":
+            ready["s"].set_result(True)
+        return {"passed": len(started)}
+
+    found = run_tests.run_when_ready(suites, 1, ready, work)
+    assert started == ["b", "c", "d", "a"]
+    assert found == {"a": {"passed": 4}, "b": {"passed": 1}, "c": {"passed": 2}, "d": {"passed": 3}}
+
+
+def test_an_environment_that_cannot_be_installed_fails_its_suites_and_is_shown(tmp_path, monkeypatch, capsys):
+    run_tests = load()
+    (tmp_path / "Makefile").write_text(".venv-x/.ready:\n\t@echo no such wheel; exit 1\n")
+    (tmp_path / "excused.txt").touch()
+    for name, value in {
+        "SUITES": [run_tests.Suite("x", ["tests/x"], ".venv-x")],
+        "ROOT": str(tmp_path),
+        "LOGS": str(tmp_path),
+        "EXCUSED": str(tmp_path / "excused.txt"),
+    }.items():
+        monkeypatch.setattr(run_tests, name, value)
+    monkeypatch.setattr(sys, "argv", ["run_tests.py"])
+    assert run_tests.main() == 1
+    printed = capsys.readouterr().out
+    assert ".venv-x: cannot be installed" in printed and "no such wheel" in printed
+    assert "0 passed, 1 failed" in printed

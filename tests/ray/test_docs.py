@@ -27,3 +27,9 @@ def test_the_configuration_for_ray_up():
         config = yaml.safe_load(file)
     validate_config(prepare_config(config))
     assert config["head_node_type"] in config["available_node_types"]
+
+
+def test_the_reference_is_current():
+    command = [sys.executable, os.path.join(ROOT, "scripts", "generate_api.py"), "--check", "ray"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "left as it is" not in done.stdout, done.stdout + done.stderr

@@ -19,21 +19,27 @@ from horovod.ray.coordinator import Coordinator
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-@pytest.mark.parametrize("name", ["train_v2", "train_v1", "torch_trainer"])
-def test_trainer(two_nodes, tmp_path, name):
-    env = dict(os.environ, RAY_TRAIN_V2_ENABLED="0" if name == "train_v1" else "1", TMP=str(tmp_path))
-    command = [sys.executable, os.path.join(HERE, "train_script.py"), name, two_nodes.address, str(tmp_path)]
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300)
+EXPECTED = {
+    # Rank 1 died before step 2, and the new group went on from the checkpoint of step 1.
+    "train_v2": {"starts": [0, 2], "last": {"step": 3, "size": 2, "sum": 3.0}},
+    "train_v1": {"size": 2, "sum": 3.0},
+    "torch_trainer": {"size": 2, "sum": 3.0, "launcher": "torch.distributed"},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_trainer(ray_cluster, tmp_path, name):
+    env = dict(
+        os.environ,
+        RAY_TRAIN_V2_ENABLED="0" if name == "train_v1" else "1",
+        RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S="240",  # a busy machine is no failure
+        TMP=str(tmp_path),
+    )
+    script = os.path.join(HERE, "train_script.py")
+    command = [sys.executable, script, name, ray_cluster.address, str(tmp_path)]
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    if name == "train_v2":  # rank 1 died once, and the new group went on from the checkpoint
-        assert found["last"] == {"step": 3, "size": 2, "sum": 3.0}
-        first, second = found["starts"]
-        assert first == 0 and second in (0, 1, 2)  # a checkpoint is registered after it was reported
-    elif name == "train_v1":
-        assert found == {"size": 2, "sum": 3.0}
-    else:
-        assert found == {"size": 2, "sum": 3.0, "launcher": "torch.distributed"}
+    assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED[name]
 
 
 def test_coordinator():

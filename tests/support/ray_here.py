@@ -6,20 +6,29 @@ from __future__ import annotations
 import contextlib
 import os
 
+from waiting import until
 from world import ROOT, SUPPORT
 
-# Before Ray is imported: no token in the home folder, no usage report, failures of nodes noticed in a second.
+# Before Ray is imported: no token in the home folder, no usage report, killed nodes noticed in seconds.
 SETTINGS = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_worker_niceness": "0",  # by default 15: beside other tests, ranks would hardly get anywhere
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "500",
+    "RAY_health_check_timeout_ms": "10000",  # a killed node refuses at once; a busy one answers late
     "RAY_health_check_failure_threshold": "4",
 }
-NODE = {"object_store_memory": 10**8, "include_dashboard": False}
+CPUS = 4  # of each node of the tests' cluster
+# The head starts nothing that no test needs: each is a process that imports Ray.
+HEAD = {
+    "object_store_memory": 10**8,
+    "include_dashboard": False,
+    "include_log_monitor": False,
+    "no_monitor": True,
+}
 
 
 def prepare():
@@ -35,7 +44,7 @@ def cluster(*cpus, connect=True, gpus=0, **head):
     from ray.cluster_utils import Cluster
 
     made = Cluster(
-        initialize_head=True, head_node_args={**NODE, "num_cpus": cpus[0], "num_gpus": gpus, **head}
+        initialize_head=True, head_node_args={**HEAD, "num_cpus": cpus[0], "num_gpus": gpus, **head}
     )
     try:
         for count in cpus[1:]:
@@ -46,6 +55,33 @@ def cluster(*cpus, connect=True, gpus=0, **head):
     finally:
         ray.shutdown()
         made.shutdown()
+
+
+@contextlib.contextmanager
+def nothing_left():
+    """What the block has made in the cluster is gone soon after it."""
+    before = {*_of_actors(), *_of_groups()}
+    yield
+    until(
+        lambda: not {*_of_actors(), *_of_groups()} - before,
+        "actors and placement groups are gone",
+        timeout=120,
+    )
+
+
+def free(cpus):
+    """Waits until Ray says that so many CPUs are free: of those that are given back it hears later."""
+    import ray
+
+    until(lambda: ray.available_resources().get("CPU", 0.0) == cpus, f"{cpus} CPUs are free")
+
+
+def _of_actors():
+    return [one["ActorID"] for one in alive_actors()]
+
+
+def _of_groups():
+    return [one["placement_group_id"] for one in held_groups()]
 
 
 OURS = (
