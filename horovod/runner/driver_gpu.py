@@ -47,7 +47,10 @@ class Gpu:
                 can = ctypes.c_int(1)
                 if other != self.device:
                     self._call(
-                        "cuDeviceCanAccessPeer", ctypes.byref(can), ctypes.c_int(self.device), ctypes.c_int(other)
+                        "cuDeviceCanAccessPeer",
+                        ctypes.byref(can),
+                        ctypes.c_int(self.device),
+                        ctypes.c_int(other),
                     )
                 return bool(can.value)
         return None

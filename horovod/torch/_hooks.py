@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from horovod.common import _native
 from horovod.common.constants import Average
 from horovod.common.requests import Standing
-from horovod.torch._cuda import current_stream
+from horovod.torch._cuda import current_stream, device_number
 from horovod.torch._flight import GPU_WAKE_BYTES, WAKE_BYTES, current_task
 from horovod.torch._slots import Slot
 
@@ -72,7 +72,7 @@ def _after_accumulation(
                 grad is not None
                 and grad.dtype is dtype
                 and grad.is_contiguous()
-                and grad.get_device() == device
+                and device_number(grad) == device
             ):
                 bucket = slot.bucket
                 words = bucket.words
