@@ -48,9 +48,9 @@ void CudaPath::prepare(const hvd_request& request, Tensor& tensor, const Tensor*
   if (request.kind == HVD_JOIN || request.ready_event) return;
   try {
     bool shared = before && before->ready && before->device == tensor.device && before->stream == tensor.stream;
-    tensor.ready = shared ? before->ready
-                          : ready_.after(tensor.device, static_cast<Stream>(request.stream), tensor.late,
-                                         tensor.description.name);
+    tensor.ready =
+        shared ? before->ready
+               : ready_.after(tensor.device, static_cast<Stream>(request.stream), tensor.late, tensor.description.name);
   } catch (const CudaError& e) {
     throw Refused(HVD_UNKNOWN, tensor.description.name + ": " + e.what());
   }

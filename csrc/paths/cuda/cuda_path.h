@@ -48,7 +48,7 @@ class CudaPath : public DataPath {
   std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
   ReadyPoints ready_;
-  std::atomic<int> used_device_{-1};                             // where a rank that has joined makes its zeros
+  std::atomic<int> used_device_{-1};  // where a rank that has joined makes its zeros
   std::atomic<bool> aborted_{false};
 };
 

@@ -113,7 +113,8 @@ TEST(a_moment_is_noted_once_for_many_inputs) {
           if (!a) a = std::make_unique<Array>(job.user(rank), filled(0));
           a->write(filled(float(i)));
           const std::string name = "t" + std::to_string(i);
-          const hvd_request r = job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, a->data(), a->data());
+          const hvd_request r =
+              job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, a->data(), a->data());
           handles.push_back(e.submit(&r, 1, flags, nullptr, nullptr, nullptr));
         }
         for (int i = 0; i < 40; ++i) {
