@@ -124,7 +124,6 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=1e-4), model.named_parameters()
     )
-    rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
     for size in SIZES:
         ours = torch.ones(max(size // 4, 1), device="cuda")
         theirs = ours.clone()
@@ -165,6 +164,7 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
     rows["step"] = turns_of(
         rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
     )
+    rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
     from horovod.common import gpu_report
 
     rows["report"] = gpu_report.read()

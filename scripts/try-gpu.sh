@@ -16,4 +16,32 @@ if command -v nvidia-cuda-mps-control >/dev/null && [ -z "${HOROVOD_TEST_WITHOUT
 else
   echo "Without MPS: ranks that share a GPU take turns." >&2
 fi
-if [ $# -gt 0 ]; then "$@"; else "${PY:-python3}" -m pytest -q -x tests/gpu; fi
+if [ $# -gt 0 ]; then
+  "$@"
+  exit
+fi
+
+# The tests on a real GPU. A rank that is killed may take others of MPS with it, so those tests come first and alone;
+# then the ways side by side, each in parts. The direct way is one part: its kernels wait for each other, and those of
+# two jobs could keep each other's from the GPU.
+logs=${HOROVOD_TEST_LOGS:-$(mktemp -d)}
+mkdir -p "$logs"
+tests() { # log, arguments of pytest
+  local log="$logs/$1.txt"
+  shift
+  "${PY:-python3}" -m pytest -q -x -p no:cacheprovider "$@" >"$log" 2>&1
+}
+declare -A parts
+failed=0
+tests death tests/gpu/test_death.py || failed=1
+tests direct tests/gpu -k "direct-2 or direct-4 or world_of_one" --ignore tests/gpu/test_death.py &
+parts[direct]=$!
+for way in NCCL host; do
+  tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py -k "$way-2 or $way-4" &
+  parts[$way-collectives]=$!
+  tests "$way-training" tests/gpu/test_training.py tests/gpu/test_jax.py -k "$way-2 or $way-4" &
+  parts[$way-training]=$!
+done
+for part in "${!parts[@]}"; do wait "${parts[$part]}" || failed=1; done
+tail -n +1 "$logs"/*.txt
+exit $failed

@@ -283,7 +283,7 @@ int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_
   return guarded<int64_t>([&] {
     given(status, "the place for the status");
     auto e = running();
-    int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
+    int64_t handle = e->submit(requests, n, HVD_WILL_WAIT | HVD_IN_STREAM, nullptr, nullptr, nullptr);
     hvd::Status outcome =
         requests[0].device >= 0 ? e->wait_stream(handle, requests[0].stream, timeout_s) : e->wait(handle, timeout_s);
     *status = outcome.code;

@@ -260,6 +260,8 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
       throw Refused(HVD_INVALID, "the tensors of a group must be of one process set");
     Entry& entry = submission->entries[i];
     fill_entry(requests[i], topology, submission->layout.get(), paths_, &entry);
+    entry.late = (flags & HVD_WILL_WAIT) != 0;
+    entry.in_stream = (flags & HVD_IN_STREAM) != 0;
     if (entry.device >= 0)
       paths_.choose(entry.device, *submission->layout)
           ->prepare(requests[i], entry, i ? &submission->entries[i - 1] : nullptr);
@@ -301,7 +303,8 @@ Status Engine::wait_stream(int64_t handle, void* stream, double timeout_s) {
   if (!status.ok()) return status;
   const DevicePoint* last = nullptr;
   for (const Entry& entry : submission->entries) {
-    if (entry.result && entry.result.get() != last) entry.result->precede(stream);
+    bool there = entry.in_stream && entry.stream == stream;
+    if (entry.result && entry.result.get() != last && !there) entry.result->precede(stream);
     last = entry.result.get();
   }
   return status;

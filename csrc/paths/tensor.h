@@ -41,6 +41,8 @@ struct Tensor {
   void* ready_event = nullptr;         // device memory: the input is there once this event has happened,
   std::shared_ptr<DevicePoint> ready;  // or this, where the path recorded it
   void* stream = nullptr;              // the caller's
+  bool late = false;                   // nobody is woken for it: `ready` may be noted later
+  bool in_stream = false;              // it may be done on that stream; afterwards: it was
   hvd_alloc_fn alloc = nullptr;
   void* alloc_context = nullptr;
   int32_t index = 0;  // its place in the submission

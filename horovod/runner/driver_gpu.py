@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List
+from typing import Any, List, Optional
 
 from horovod.common import nvidia
 
@@ -35,6 +35,25 @@ class Gpu:
         text = ctypes.create_string_buffer(128)
         self._call("cuDeviceGetName", text, ctypes.c_int(len(text)), ctypes.c_int(self.device))
         return text.value.decode(errors="replace")
+
+    def uuid(self) -> str:
+        """The same for all processes that use this GPU."""
+        return _uuid(self._cuda, self.device)
+
+    def reaches(self, uuid: str) -> Optional[bool]:
+        """Whether this GPU can read that one's memory; None if this process does not see that one."""
+        for other in range(gpus_here()):
+            if _uuid(self._cuda, other) == uuid:
+                can = ctypes.c_int(1)
+                if other != self.device:
+                    self._call(
+                        "cuDeviceCanAccessPeer",
+                        ctypes.byref(can),
+                        ctypes.c_int(self.device),
+                        ctypes.c_int(other),
+                    )
+                return bool(can.value)
+        return None
 
     def allocate(self, count: int) -> int:
         """The address of memory for so many float32, which stays for the rest of the process."""
@@ -76,6 +95,12 @@ def gpus_here() -> int:
     except (OSError, CudaFailed):
         return 0
     return count.value
+
+
+def _uuid(cuda: ctypes.CDLL, device: int) -> str:
+    raw = ctypes.create_string_buffer(16)
+    _checked(cuda, "cuDeviceGetUuid", raw, ctypes.c_int(device))
+    return raw.raw.hex()
 
 
 def _open_driver() -> ctypes.CDLL:

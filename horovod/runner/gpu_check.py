@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence
 
 from horovod.common import constants, engine, gpu_report, nvidia
 from horovod.common.basics import basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.objects import allgather_object
+from horovod.rendezvous.detection import detect
 from horovod.runner.driver_gpu import CudaFailed, Gpu, gpus_here
 
 WAYS = ("direct", "NCCL", "host")
 _SMALL, _LARGE = 4, 64 << 20  # bytes
 _COUNT = 1000
+SAME_GPU = "="
+_MARKS = {True: "+", False: "-", None: "?"}
 
 
 def lines() -> List[str]:
@@ -33,12 +36,46 @@ def lines() -> List[str]:
     memory = gpu.allocate(_LARGE // 4)
     mine = f"rank {basics.rank()} GPU {gpu.device} ({gpu.name()})"
     said = ["GPUs: " + ", ".join(allgather_object(mine, name="gpu_check.names"))]
+    said += _reach(gpu)
     before = os.environ.get("HOROVOD_GPU_OPERATIONS")
     said += _versions()
     for way in ("auto", *WAYS):
         found = _one_way(way, gpu, memory)
         said.append(f"GPU tensors go: {found}" if way == "auto" else f"  {way}: {found}")
     _begin_with(before)
+    return said
+
+
+def _reach(gpu: Gpu) -> List[str]:
+    """Which ranks' GPUs can read each other's memory, a table for each host with several ranks."""
+    everybody = allgather_object((detect().host, gpu.uuid()), name="gpu_check.uuids")
+    mine = everybody[basics.rank()]
+    row = {
+        rank: SAME_GPU if uuid == mine[1] else _MARKS[gpu.reaches(uuid)]
+        for rank, (host, uuid) in enumerate(everybody)
+        if host == mine[0]
+    }
+    rows = allgather_object(row, name="gpu_check.reach")
+    return reach_tables([host for host, _ in everybody], rows)
+
+
+def reach_tables(hosts: Sequence[str], rows: Sequence[Dict[int, str]]) -> List[str]:
+    """
+    Args:
+        hosts: of each rank.
+        rows: for each rank the mark of every rank of its host.
+    """
+    said: List[str] = []
+    for host in dict.fromkeys(hosts):
+        ranks = [rank for rank, one in enumerate(hosts) if one == host]
+        if len(ranks) < 2:
+            continue
+        width = len(str(ranks[-1])) + 1
+        said.append(f"which GPU reads which, host {host} (= the same one, + yes, - no, ? not visible):")
+        said.append(" " * (width + 7) + "".join(f"{rank:{width}}" for rank in ranks))
+        for rank in ranks:
+            marks = "".join(f"{rows[rank][other]:>{width}}" for other in ranks)
+            said.append(f"  rank {rank:{width}}{marks}")
     return said
 
 

@@ -19,6 +19,9 @@ from horovod.torch._slots import Slot
 # than it gains; what is left when backward ends is driven by the thread that waits for it. Measured with
 # benchmarks/torch_ddp.py: of 1 byte to everything at the end, 4 MiB was best with and without cores to spare.
 WAKE_BYTES = 4 << 20
+# A GPU reduces so many bytes while the host is woken: fewer, larger batches take less out of backward. Waking
+# notes a moment of the stream besides, in which the thread may have to wait for the driver.
+GPU_WAKE_BYTES = 25 << 20
 
 
 current_task: Callable[[], int] = torch._C._current_graph_task_id
@@ -60,7 +63,7 @@ class Flight:
     def send(self, bucket: Bucket) -> None:
         """Submits a bucket whose gradients are all there."""
         self.unannounced += bucket.nbytes
-        wake = self.unannounced >= WAKE_BYTES
+        wake = self.unannounced >= (GPU_WAKE_BYTES if bucket.devices else WAKE_BYTES)
         if wake:
             self.unannounced = 0
         try:

@@ -16,8 +16,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from horovod.common import _native
 from horovod.common.constants import Average
 from horovod.common.requests import Standing
-from horovod.torch._cuda import current_stream, device_of
-from horovod.torch._flight import WAKE_BYTES, current_task
+from horovod.torch._cuda import current_stream, device_number
+from horovod.torch._flight import GPU_WAKE_BYTES, WAKE_BYTES, current_task
 from horovod.torch._slots import Slot
 
 if TYPE_CHECKING:
@@ -72,15 +72,17 @@ def _after_accumulation(
                 grad is not None
                 and grad.dtype is dtype
                 and grad.is_contiguous()
-                and device_of(grad) == device
+                and device_number(grad) == device
             ):
                 bucket = slot.bucket
                 words = bucket.words
                 words[_INPUT] = words[_OUTPUT] = grad.data_ptr()
+                enough = WAKE_BYTES
                 if device >= 0:
                     words[_STREAM] = current_stream(device)
+                    enough = GPU_WAKE_BYTES
                 unannounced = flight.unannounced + bucket.nbytes
-                if unannounced < WAKE_BYTES:
+                if unannounced < enough:
                     handle = submit(*bucket.quiet)
                 else:
                     unannounced = 0

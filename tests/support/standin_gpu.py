@@ -67,6 +67,7 @@ def pretend_cuda(gpu: Gpu) -> None:
         if name.startswith("horovod.torch."):
             for function, pretended in (
                 ("device_of", lambda tensor: gpu.device),
+                ("device_number", lambda tensor: gpu.device),
                 ("current_stream", lambda device: gpu.stream),
             ):
                 if hasattr(module, function):

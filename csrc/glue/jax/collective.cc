@@ -238,8 +238,8 @@ Error* enqueue(CallFrame* frame) {
   Call call{};
   const auto requests = describe(frame, &call, device.device, stream.stream);
   if (requests->problem) return make_error(api, HVD_INVALID, requests->problem);
-  const int64_t handle =
-      hvd_submit(requests->items.data(), requests->size(), HVD_WILL_WAIT, requests->alloc(), nullptr, &call);
+  const int64_t handle = hvd_submit(requests->items.data(), requests->size(), HVD_WILL_WAIT | HVD_IN_STREAM,
+                                    requests->alloc(), nullptr, &call);
   if (handle < 0) return make_error(api, static_cast<int32_t>(handle), hvd_last_error());
   const int32_t status = hvd_wait_stream(handle, stream.stream, -1);
   Error* error = status == HVD_OK ? nullptr : make_error(api, status, hvd_last_error());

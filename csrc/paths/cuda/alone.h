@@ -10,6 +10,7 @@ class Alone : public Group {
  public:
   explicit Alone(Converter& converter) : Group(0, 1), converter_(converter) {}
   const char* name() const override { return "alone"; }
+  bool any_stream() const override { return true; }
   void all_reduce(const Reduce& how, const void* in, void* out, size_t count, Stream stream) override;
   void reduce_scatter(const Reduce& how, const void* in, void* out, const std::vector<size_t>& begins,
                       const std::vector<size_t>& counts, Stream stream) override;

@@ -47,18 +47,10 @@ void CudaPath::prepare(const hvd_request& request, Tensor& tensor, const Tensor*
   used_device_ = tensor.device;
   if (request.kind == HVD_JOIN || request.ready_event) return;
   try {
-    auto stream = static_cast<Stream>(request.stream);
-    if (before && before->ready && before->device == tensor.device && before->stream == tensor.stream) {
-      tensor.ready = before->ready;
-      return;
-    }
-    std::shared_ptr<Device> device = Device::get(tensor.device);
-    if (device->capturing(stream))
-      throw Refused(HVD_INVALID,
-                    tensor.description.name +
-                        " was submitted while its stream is captured into a CUDA graph; collectives cannot "
-                        "be part of a graph. Capture what lies between them.");
-    tensor.ready = device->record(stream);
+    bool shared = before && before->ready && before->device == tensor.device && before->stream == tensor.stream;
+    tensor.ready =
+        shared ? before->ready
+               : ready_.after(tensor.device, static_cast<Stream>(request.stream), tensor.late, tensor.description.name);
   } catch (const CudaError& e) {
     throw Refused(HVD_UNKNOWN, tensor.description.name + ": " + e.what());
   }

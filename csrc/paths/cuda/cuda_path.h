@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "paths/cuda/ready.h"
 #include "paths/cuda/team.h"
 #include "paths/data_path.h"
 #include "paths/host/host_path.h"
@@ -46,7 +47,8 @@ class CudaPath : public DataPath {
   std::mutex mutex_;
   std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
-  std::atomic<int> used_device_{-1};                             // where a rank that has joined makes its zeros
+  ReadyPoints ready_;
+  std::atomic<int> used_device_{-1};  // where a rank that has joined makes its zeros
   std::atomic<bool> aborted_{false};
 };
 

@@ -35,6 +35,8 @@ class Direct : public Group {
   ~Direct() override;
 
   const char* name() const override { return "direct"; }
+  // Streams that wait for each other must be ones that abort() knows.
+  bool any_stream() const override { return spins_; }
   void all_reduce(const Reduce& how, const void* in, void* out, size_t count, Stream stream) override;
   void reduce_scatter(const Reduce& how, const void* in, void* out, const std::vector<size_t>& begins,
                       const std::vector<size_t>& counts, Stream stream) override;
@@ -62,7 +64,7 @@ class Direct : public Group {
   std::unique_ptr<PeerMemory> memory_;
   const bool spins_;
   const size_t blocks_;
-  const Stream stream_;  // all collectives run on this one
+  const Stream stream_;  // all collectives run on this one, or before what is put on it next
   uint32_t step_ = 0;
   std::atomic<uint32_t> signal_{0};
   int which_ = 0;  // small area

@@ -40,6 +40,9 @@ class Group {
   // The hvd_dtype in which elements of this type are reduced, where it is another.
   virtual int travels_as(int dtype) const { return dtype; }
 
+  // Whether the work may be put on any stream, one call after the other; else on the set's own alone.
+  virtual bool any_stream() const { return false; }
+
   // Calls between the two may be carried out together.
   virtual void begin() {}
   virtual void end() {}

@@ -30,12 +30,14 @@ struct NcclError : std::runtime_error {
 
 class NcclGroup : public Group {
  public:
-  // Waits until all members have come. stream: that all calls are put on. `check` throws when the job was aborted.
+  // Waits until all members have come. stream: after which nothing is left to do. `check` throws when the job was
+  // aborted.
   NcclGroup(const Nccl& nccl, std::shared_ptr<Device> device, Converter& converter, const NcclId& id, int me, int n,
             Stream stream, std::function<void()> check);
   ~NcclGroup() override;
 
   const char* name() const override { return "NCCL"; }
+  bool any_stream() const override { return true; }
   int travels_as(int dtype) const override;
   void begin() override;
   void end() override;

@@ -55,6 +55,13 @@ std::string proof(uint64_t seq, int member) {
   return bytes;
 }
 
+// The caller's, where it waits for all of the batch at once; else our own, beside which the caller's goes on.
+Stream stream_of(const PlannedBatch& batch, Stream own) {
+  for (const Tensor* tensor : batch.tensors)
+    if (!tensor || !tensor->in_stream || tensor->stream != batch.tensors[0]->stream) return own;
+  return static_cast<Stream>(batch.tensors[0]->stream);
+}
+
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
@@ -260,7 +267,20 @@ Group& Team::pick(const PlannedBatch& batch, size_t bytes, int* lane) {
 void Team::run(PlannedBatch& batch, size_t bytes) {
   int lane = 0;
   Group& group = pick(batch, bytes, &lane);
-  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], tools_->device->stream(lane)).run(batch);
+  Order& order = tools_->order(lane);
+  Stream stream = group.any_stream() ? stream_of(batch, order.own) : order.own;
+  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream).run(batch);
+}
+
+// Groups wait for their own streams when they end.
+Team::~Team() {
+  try {
+    for (size_t lane = 0; lane < spaces_.size(); ++lane) {
+      Order& order = tools_->order(static_cast<int>(lane));
+      order.follow(order.own);
+    }
+  } catch (const CudaError&) {  // the process ends and the driver has gone
+  }
 }
 
 void Team::abort() {

@@ -28,6 +28,9 @@ class Team {
   // tools: of the GPU that this rank uses. Waits for the other members; throws JobAborted, CudaError or NcclError.
   Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& batch, const std::vector<int>& host_of_rank,
        const Settings& settings);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
 
   // The GPU of each member, by its own count.
   const std::vector<int>& devices() const { return devices_; }

@@ -2,7 +2,9 @@
 // What the engine keeps on one GPU, whatever the process set.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "paths/cuda/convert.h"
 #include "paths/cuda/device.h"
@@ -12,6 +14,28 @@
 
 namespace hvd::cuda {
 
+// Collectives of one lane come one after the other, whatever streams they are put on. Driving thread.
+class Order {
+ public:
+  explicit Order(Stream own) : own(own) {}
+  const Stream own;
+
+  // What the stream is given next comes after everything before it.
+  void follow(Stream stream) const {
+    // A handle that a user made may be that of another stream by now.
+    bool lasting = stream == nullptr || stream == own;
+    if (last_ && !(stream == last_stream_ && lasting)) last_->precede(stream);
+  }
+  void done(Stream stream, std::shared_ptr<DevicePoint> point) {
+    last_stream_ = stream;
+    last_ = std::move(point);
+  }
+
+ private:
+  Stream last_stream_ = nullptr;
+  std::shared_ptr<DevicePoint> last_;
+};
+
 struct Tools {
   explicit Tools(const std::shared_ptr<Device>& d)
       : device(d), modules(d), stop(d), converter(modules, stop), outputs(std::make_shared<Outputs>(d)) {}
@@ -20,6 +44,11 @@ struct Tools {
   StopWord stop;
   Converter converter;
   std::shared_ptr<Outputs> outputs;
+
+  Order& order(int lane) { return orders_.try_emplace(lane, device->stream(lane)).first->second; }
+
+ private:
+  std::map<int, Order> orders_;  // by lane
 };
 
 }  // namespace hvd::cuda

@@ -56,6 +56,7 @@ Workspace::Workspace(const std::shared_ptr<Device>& device)
 
 void Verbs::run(PlannedBatch& batch) {
   InContext in(*tools_.device);
+  order_.follow(stream_);
   await_inputs(batch);
   switch (batch.kind) {
     case HVD_ALLREDUCE:
@@ -70,7 +71,11 @@ void Verbs::run(PlannedBatch& batch) {
   }
   std::shared_ptr<DevicePoint> done = tools_.device->record(stream_);
   for (Tensor* tensor : batch.tensors)
-    if (tensor) tensor->result = done;
+    if (tensor) {
+      tensor->result = done;
+      tensor->in_stream = tensor->stream == stream_;
+    }
+  order_.done(stream_, std::move(done));
 }
 
 void Verbs::await_inputs(const PlannedBatch& batch) {

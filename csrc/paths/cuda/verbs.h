@@ -19,8 +19,8 @@ struct Workspace {
 
 class Verbs {
  public:
-  Verbs(Tools& tools, Group& group, Workspace& space, Stream stream)
-      : tools_(tools), group_(group), space_(space), stream_(stream) {}
+  Verbs(Tools& tools, Group& group, Workspace& space, Order& order, Stream stream)
+      : tools_(tools), group_(group), space_(space), order_(order), stream_(stream) {}
 
   // Puts the batch on the stream; each tensor is left its output and the point when that is there.
   void run(PlannedBatch& batch);
@@ -45,6 +45,7 @@ class Verbs {
   Tools& tools_;
   Group& group_;
   Workspace& space_;
+  Order& order_;
   const Stream stream_;
 };
 

@@ -57,6 +57,83 @@ TEST(a_collective_has_its_place_in_the_stream) {
   standin_set_delay(50);
 }
 
+// Who waits at once with its stream is served on that stream: in order with what the engine does on its own, with other
+// streams of the user's, and with less ado.
+TEST(who_waits_at_once_is_served_on_its_own_stream) {
+  standin_set_delay(300);
+  for (const char* way : kWays) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      User& user = job.user(rank);
+      User second(rank);  // a stream of its own on the same GPU
+      Array a(user, filled(0));
+      Array b(second, filled(0));
+      Array c(user, filled(1, 400000));
+      const std::vector<int64_t> large{400000};
+      Engine& e = job.engine(rank);
+      auto at_once = [&](const hvd_request& r) {
+        const int64_t handle = e.submit(&r, 1, HVD_WILL_WAIT | HVD_IN_STREAM, nullptr, nullptr, nullptr);
+        faults += !e.wait_stream(handle, r.stream, 30.0).ok();
+        e.release(handle);
+      };
+      for (int turn = 1; turn <= 10; ++turn) {
+        c.write(filled(float(turn), 400000));
+        const hvd_request beside = job.request(rank, HVD_ALLREDUCE, "c", HVD_FLOAT32, large, c.data(), c.data());
+        const int64_t handle = e.submit(&beside, 1, 0, nullptr, nullptr, nullptr);
+        a.write(filled(float(turn * (rank + 1))));
+        b.write(filled(float(turn)));
+        at_once(job.request(rank, HVD_ALLREDUCE, "a", HVD_FLOAT32, kShape, a.data(), a.data()));
+        hvd_request other = job.request(rank, HVD_ALLREDUCE, "b", HVD_FLOAT32, kShape, b.data(), b.data());
+        other.stream = second.stream;
+        at_once(other);
+        faults += !e.wait_stream(handle, user.stream, 30.0).ok();
+        e.release(handle);
+        faults += !all(a.read(), float(turn * 3)) + !all(b.read(), float(turn * 2)) + !all(c.read(), float(turn * 2));
+      }
+    });
+    const Case c(way);
+    CHECK_EQ(faults.load(), 0L);
+  }
+  standin_set_delay(50);
+}
+
+TEST(a_moment_is_noted_once_for_many_inputs) {
+  for (const char* way : {"direct", "NCCL"}) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    std::vector<std::unique_ptr<Array>> arrays(2 * 40);
+    auto step = [&](uint32_t flags) {
+      const int before = standin_calls("cuEventRecord");
+      job.each([&](int rank) {
+        Engine& e = job.engine(rank);
+        std::vector<int64_t> handles;
+        for (int i = 0; i < 40; ++i) {
+          std::unique_ptr<Array>& a = arrays[size_t(rank * 40 + i)];
+          if (!a) a = std::make_unique<Array>(job.user(rank), filled(0));
+          a->write(filled(float(i)));
+          const std::string name = "t" + std::to_string(i);
+          const hvd_request r =
+              job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, a->data(), a->data());
+          handles.push_back(e.submit(&r, 1, flags, nullptr, nullptr, nullptr));
+        }
+        for (int i = 0; i < 40; ++i) {
+          faults += !e.wait_stream(handles[size_t(i)], job.user(rank).stream, 30.0).ok();
+          e.release(handles[size_t(i)]);
+          faults += !all(arrays[size_t(rank * 40 + i)]->read(), 2.f * float(i));
+        }
+      });
+      return standin_calls("cuEventRecord") - before;
+    };
+    step(0);
+    const Case c(way);
+    CHECK(step(0) >= 2 * 40);  // each is noted, since each wakes the engine
+    // Whoever waits first takes all up: one moment for the inputs, and one for the results of each batch.
+    CHECK(step(HVD_WILL_WAIT) <= 2 * 20);
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
 // The device stands still: submitting, and waiting with a stream, come back all the same.
 TEST(the_host_does_not_wait_for_the_device) {
   for (const char* way : {"direct", "NCCL"}) {

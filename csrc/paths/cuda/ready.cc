@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paths/cuda/ready.h"
+
+#include "horovod/core.h"
+#include "util/status.h"
+
+namespace hvd::cuda {
+namespace {
+
+// CU_STREAM_PER_THREAD means another stream on every thread: only the caller can note its moments.
+bool is_per_thread(Stream stream) { return reinterpret_cast<uintptr_t>(stream) == 2; }
+
+}  // namespace
+
+EventPtr ReadyPoint::noted() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!event_) event_ = device->record(stream);
+  return event_;
+}
+
+void ReadyPoint::note() const { noted(); }
+
+bool ReadyPoint::open() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !event_;
+}
+
+bool ReadyPoint::reached() const { return noted()->reached(); }
+
+void ReadyPoint::precede(void* other) const {
+  if (other == stream && !is_per_thread(stream)) return;
+  noted()->precede(other);
+}
+
+std::shared_ptr<ReadyPoint> ReadyPoints::after(int device, Stream stream, bool late, const std::string& name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // One that is open stays so for what is given to the stream before this returns: it is noted after that.
+  bool fits = last_ && last_->device->number == device && last_->stream == stream && !is_per_thread(stream);
+  if (!fits || !last_->open()) last_ = std::make_shared<ReadyPoint>(fits ? last_->device : Device::get(device), stream);
+  std::shared_ptr<ReadyPoint> point = last_;
+  if (point->device->capturing(stream)) {
+    last_.reset();
+    throw Refused(HVD_INVALID, name +
+                                   " was submitted while its stream is captured into a CUDA graph; collectives cannot "
+                                   "be part of a graph. Capture what lies between them.");
+  }
+  if (!late || is_per_thread(stream)) point->note();
+  return point;
+}
+
+}  // namespace hvd::cuda
