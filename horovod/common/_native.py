@@ -12,7 +12,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-API_VERSION = 3
+API_VERSION = 4
 
 _INT32_P = POINTER(c_int32)
 
@@ -128,8 +128,10 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_process_set_ids": (c_int32, (_INT32_P, c_int32)),
     "hvd_submit": (c_int64, (c_void_p, c_int32, c_uint32, c_void_p, c_void_p, c_void_p)),
     "hvd_run": (c_int64, (c_void_p, c_int32, c_double, c_void_p)),
+    "hvd_call": (c_int64, (c_void_p, c_int32, c_double)),
     "hvd_poll": (c_int32, (c_int64,)),
     "hvd_wait": (c_int32, (c_int64, c_double)),
+    "hvd_finish": (c_int32, (c_int64, c_double)),
     "hvd_wait_stream": (c_int32, (c_int64, c_void_p, c_double)),
     "hvd_copy_output": (c_int32, (c_int64, c_int32, c_void_p, c_void_p)),
     "hvd_result": (c_int32, (c_int64, c_int32, c_void_p)),
