@@ -30,6 +30,7 @@ MAY_INCLUDE: Dict[str, Set[str]] = {
     "engine": {"util", "world", "control", "host", "net", "watch", "paths", "paths/host", "paths/cuda"},
     "glue/jax": set(),  # frameworks' calling conventions over the C header, and nothing else
     "glue/mxnet": set(),
+    "glue/python": set(),
     "glue/tensorflow": set(),
 }
 # Headers of the system that have no business in a pure room.

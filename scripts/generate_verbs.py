@@ -6,7 +6,8 @@ python scripts/generate_verbs.py             all front ends
 python scripts/generate_verbs.py --check     exit with 1 if one of them is not current
 
 A public function makes a Call of its arguments and hands it to the form it stands for, in the front end's
-_forms.py. How the front ends differ is in front_ends.py.
+_forms.py; or it hands on the arguments, where a form often does without. How the front ends differ is in
+front_ends.py.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def full_documentation(front_end: FrontEnd, verb: Verb) -> str:
 
 
 def body(front_end: FrontEnd, verb: Verb, form: Form) -> str:
-    """Makes the Call and hands it on."""
+    """Makes the Call, or leaves that to the form, and hands it on."""
     names = [argument.name for argument in front_end.arguments(verb, form)]
     values = [verb.name.upper(), "name", "set_id"]
     if "average" in names:
@@ -83,7 +84,20 @@ def body(front_end: FrontEnd, verb: Verb, form: Form) -> str:
     ]
     extras = [e for e in front_end.extras if e.argument.name in names and not e.ignored]
     handed = [f"{e.argument.name}={e.argument.name}" if e.by_keyword else e.argument.name for e in extras]
-    passed = ", ".join(["call", "tensors" if form.grouped else "tensor", *handed])
+    tensor = "tensors" if form.grouped else "tensor"
+    if front_end.calls_later and verb.result is not Result.EXCHANGED:
+        lines = ["set_id = process_set_id(process_set)"]
+        if "op" in names:
+            lines.append(f"op = {values[3]}")
+            values[3] = "op"
+        if "root_rank" in names:
+            values[3:] = ["Sum", "1.0", "1.0", "root_rank"]
+        passed = ", ".join([tensor, *values, *handed])
+        handing_on = f"return _forms.{form.target(verb)}({passed})"
+        if len(handing_on) + 4 > WIDTH:
+            handing_on = f"return _forms.{form.target(verb)}(\n    {passed},\n)"
+        return "\n".join([*lines, handing_on])
+    passed = ", ".join(["call", tensor, *handed])
     return "\n".join(
         [
             "set_id = process_set_id(process_set)",
@@ -105,6 +119,7 @@ def page(front_end: FrontEnd) -> str:
     checks = ", ".join(name for name in ("check_op", "resolve_op") if f"{name}(" in text)
     names = ", ".join(f'"{form.name(verb)}"' for verb, form in offered)
     listed = textwrap.fill(names, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    constants = "Average, Sum" if " Sum, 1.0" in text else "Average"
     compression = f"from horovod.{front_end.name}.compression import Compression\n"
     return f'''# SPDX-License-Identifier: Apache-2.0
 # Written by scripts/generate_verbs.py from horovod/common/verbs.py: edit there, run `make verbs`.
@@ -116,7 +131,7 @@ from __future__ import annotations
 
 from horovod.common.arguments import {checks}
 from horovod.common.calls import Call
-from horovod.common.constants import Average
+from horovod.common.constants import {constants}
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
 from horovod.common.verbs import {rows}
 from horovod.{front_end.name} import _forms

@@ -135,6 +135,14 @@ hvd::Entry& completed_entry(hvd::Submission* submission, int64_t handle, int32_t
   return submission->entries[index];
 }
 
+// Waits; lets go of what is done.
+int32_t finish(Engine& engine, int64_t handle, double timeout_s) {
+  hvd::Status outcome = engine.wait(handle, timeout_s);
+  if (!outcome.ok()) last_error = outcome.text;
+  if (outcome.code != HVD_TIMEOUT) engine.release(handle);
+  return outcome.code;
+}
+
 }  // namespace
 
 extern "C" {
@@ -292,6 +300,15 @@ int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_
   });
 }
 
+int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s) {
+  return guarded<int64_t>([&] {
+    auto e = running();
+    int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
+    int32_t status = finish(*e, handle, timeout_s);
+    return status == HVD_TIMEOUT ? handle : status;
+  });
+}
+
 int32_t hvd_poll(int64_t handle) {
   return guarded<int32_t>([&] { return running()->poll(handle); });
 }
@@ -302,6 +319,10 @@ int32_t hvd_wait(int64_t handle, double timeout_s) {
     if (!outcome.ok()) last_error = outcome.text;
     return outcome.code;
   });
+}
+
+int32_t hvd_finish(int64_t handle, double timeout_s) {
+  return guarded<int32_t>([&] { return finish(*running(), handle, timeout_s); });
 }
 
 int32_t hvd_wait_stream(int64_t handle, void* stream, double timeout_s) {

@@ -17,7 +17,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Dict, Sequence
 
-from horovod.common import _native
+from horovod.common import _calls, _native
+from horovod.common._calls import WAIT_SLICE_S
 from horovod.common._native import Request
 from horovod.common.constants import GROUP, OK, TIMEOUT, WILL_WAIT
 from horovod.common.exceptions import raise_for
@@ -25,17 +26,14 @@ from horovod.common.outputs import OwnedBuffer, output, take
 from horovod.common.requests import Standing, request
 
 __all__ = [
-    "OwnedBuffer", "Standing", "abandon", "copy_output", "output", "poll", "raise_for", "release", "request",
-    "run", "run_released", "submit", "take", "wait", "wait_stream",
+    "OwnedBuffer", "Standing", "abandon", "copy_output", "finish_run", "output", "poll", "raise_for",
+    "release", "request", "run", "run_released", "submit", "take", "wait", "wait_stream",
 ]  # fmt: skip
-
-# A blocked wait returns this often to let Python handle signals (Ctrl-C).
-WAIT_SLICE_S = 0.2
 
 _byref = ctypes.byref
 # What nobody waits for any more: handle -> the memory it uses. There is no lock: a signal handler may submit,
 # and so get here, while its own thread is here already. Each operation on the dictionary is atomic.
-_abandoned: Dict[int, Any] = {}
+abandoned: Dict[int, Any] = {}
 
 
 def _packed(requests: Sequence[Request]) -> Any:
@@ -57,8 +55,8 @@ def submit(requests: Sequence[Request], *, will_wait: bool = False, group: bool 
         HorovodInternalError: not initialised, shut down, or a peer died.
     """
     flags = (WILL_WAIT if will_wait else 0) | (GROUP if group else 0)
-    if _abandoned:
-        _sweep()
+    if abandoned:
+        sweep()
     handle: int = _native.lib().hvd_submit(_packed(requests), len(requests), flags, None, None, None)
     if handle < 0:
         raise_for(handle, _native.last_error())
@@ -85,14 +83,21 @@ def run(requests: Sequence[Request], keep: Any = ()) -> int:
 
 def run_released(request: Request, keep: Any = ()) -> None:
     """Runs one request whose result goes into the caller's memory: the shortest blocking path."""
-    lib = _native._library or _native.lib()
-    status = ctypes.c_int32()
-    handle = lib.hvd_run(_byref(request), 1, WAIT_SLICE_S, _byref(status))
-    if handle < 0:
-        raise_for(handle, _native.last_error())
-    if status.value != OK:
-        _finish(handle, status.value, request, (request, keep))
-    lib.hvd_release(handle)
+    release(run((request,), keep))
+
+
+def finish_run(handle: int, keep: Any) -> None:
+    """Ends what a `run_...` of `_calls` began and was not done with in time.
+
+    Args:
+        keep: what the engine reads and writes; it stays alive also if the wait is interrupted.
+    """
+    try:
+        wait(handle)
+    except BaseException:
+        abandon(handle, keep)
+        raise
+    release(handle)
 
 
 def _finish(handle: int, status: int, first: Request, keep: Any) -> None:
@@ -113,7 +118,7 @@ def _finish(handle: int, status: int, first: Request, keep: Any) -> None:
 
 def poll(handle: int) -> bool:
     """Whether the submission is complete, successfully or not. Raises ValueError for an unknown handle."""
-    done = _native.lib().hvd_poll(handle)
+    done: int = _calls.poll(handle)
     if done < 0:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     return bool(done)
@@ -121,12 +126,7 @@ def poll(handle: int) -> bool:
 
 def wait(handle: int) -> None:
     """Waits for completion and raises if the operation failed. The handle stays valid until `release`."""
-    hvd_wait = _native.lib().hvd_wait
-    status = hvd_wait(handle, WAIT_SLICE_S)
-    while status == TIMEOUT:
-        status = hvd_wait(handle, WAIT_SLICE_S)
-    if status != OK:
-        raise_for(status, _native.last_error())
+    _calls.wait(handle)
 
 
 def wait_stream(handle: int, stream: int) -> None:
@@ -151,7 +151,7 @@ def copy_output(handle: int, index: int, address: int, stream: int) -> None:
 
 def release(handle: int) -> None:
     """Forgets the handle of a complete submission, and what the engine owns for it."""
-    _native.lib().hvd_release(handle)
+    _calls.release(handle)
 
 
 def abandon(handle: int, keep: Any) -> None:
@@ -159,17 +159,17 @@ def abandon(handle: int, keep: Any) -> None:
     if _native.lib().hvd_poll(handle) != 0:
         release(handle)
     else:
-        _abandoned[handle] = (keep,)
+        abandoned[handle] = (keep,)
 
 
-def _sweep() -> None:
+def sweep() -> None:
     """Lets go of what was abandoned and has completed since."""
     lib = _native.lib()
-    for handle in list(_abandoned):
-        if lib.hvd_poll(handle) != 0 and _abandoned.pop(handle, None) is not None:
+    for handle in list(abandoned):
+        if lib.hvd_poll(handle) != 0 and abandoned.pop(handle, None) is not None:
             lib.hvd_release(handle)
 
 
 def forget_all() -> None:
     """Called after the engine stopped: nothing is in flight any more."""
-    _abandoned.clear()
+    abandoned.clear()

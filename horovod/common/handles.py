@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Callable, Dict
 
-from horovod.common import engine
+from horovod.common import _calls, engine
 from horovod.common.basics import basics
 
 
@@ -56,12 +56,36 @@ class Handle:
             engine.release(submission)
 
 
+class WrittenHandle(Handle):
+    """A call whose result is an object that is there already, and is being written."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, submission: int, result: Any, keep: Any) -> None:
+        self._submission = submission
+        self._result = result
+        self._keep = keep
+
+    def result(self) -> Any:
+        """As `Handle.result`."""
+        try:
+            _calls.finish(self._submission)
+        except KeyboardInterrupt:
+            raise  # still under way: one may wait for it again
+        except BaseException:
+            engine.abandon(self._submission, (self._keep, self._result))
+            raise
+        return self._result
+
+
 table: Dict[int, Handle] = {}
 _numbers = itertools.count(1)
 
 
 def register(handle: Handle) -> int:
     """Gives a call under way its number."""
+    if engine.abandoned:
+        engine.sweep()
     number = next(_numbers)
     table[number] = handle
     return number

@@ -129,8 +129,8 @@ class Standing:
     Attributes:
         requests: the C array.
         words: the first request as 64-bit words; `words[INPUT] = address` is the fastest way to change it.
-        loud, quiet: the arguments of hvd_submit, as C objects: ctypes takes longer to convert integers than
-            the call takes. After a quiet one the engine's thread sleeps on: whoever waits drives the engine.
+        loud, quiet: the arguments of `_calls.start_standing`. After a quiet one the engine's thread sleeps
+            on: whoever waits drives the engine.
     """
 
     __slots__ = ("_keep", "loud", "quiet", "requests", "words")
@@ -144,9 +144,9 @@ class Standing:
         self._keep = [one.keep for one in requests]  # the copies have the addresses, this has the memory
         self.words = memoryview(self.requests).cast("B").cast("Q")
         flags = GROUP if len(requests) > 1 else 0
-        address, count = ctypes.c_void_p(ctypes.addressof(self.requests)), ctypes.c_int32(len(requests))
-        self.loud = (address, count, ctypes.c_uint32(flags), None, None, None)
-        self.quiet = (address, count, ctypes.c_uint32(flags | WILL_WAIT), None, None, None)
+        address = ctypes.addressof(self.requests)
+        self.loud = (address, len(requests), flags)
+        self.quiet = (address, len(requests), flags | WILL_WAIT)
 
     def reshape(self, index: int, shape: Tuple[int, ...]) -> None:
         """Gives a request another shape."""

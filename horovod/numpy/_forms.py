@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The forms of a collective on arrays: blocking or not, in place or not, of one array or of several.
 
-The public functions in collectives.py make a `Call` of their arguments and end here.
+The public functions in collectives.py end here: with the arguments of a `Call`, or with one.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from horovod.common import engine, handles
+from horovod.common import _calls, engine, handles
 from horovod.common._native import Request
 from horovod.common.arguments import check_rows, check_splits
 from horovod.common.calls import Call
-from horovod.common.handles import Handle
+from horovod.common.handles import Handle, WrittenHandle
 from horovod.common.members import place_in
-from horovod.common.verbs import Result
+from horovod.common.verbs import Result, Verb
 from horovod.numpy._arrays import address, as_array, dtype_number, from_owned
+
+_ndarray = np.ndarray
+_empty_like = np.empty_like
+_SAME = Result.SAME
 
 
 class _Piece:
@@ -85,24 +89,53 @@ def _start(call: Call, tensor: Any, in_place: bool) -> int:
     return handles.register(Handle(engine.submit((request,)), piece.result, piece))
 
 
-def run(call: Call, tensor: Any) -> Any:
+# The usual case goes to the engine in one step: a dense array of a type that the buffer protocol knows, a
+# name, an output of the array's shape. _calls says NotImplemented of all else, which goes the way above.
+# *call: the arguments of Call after the verb.
+
+
+def run(tensor: Any, verb: Verb, *call: Any) -> Any:
     """Blocking, into a new array."""
-    return _run(call, tensor, False)
+    if type(tensor) is _ndarray and verb.result is _SAME:
+        output = _empty_like(tensor)
+        left = _calls.run_array(tensor, output, verb.kind, verb.name, *call)
+        if left is None:
+            return output
+        if left is not NotImplemented:
+            engine.finish_run(left, (tensor, output))
+            return output
+    return _run(Call(verb, *call), tensor, False)
 
 
-def run_in_place(call: Call, tensor: Any) -> Any:
+def run_in_place(tensor: Any, verb: Verb, *call: Any) -> Any:
     """Blocking, into the array itself, which is returned."""
-    return _run(call, tensor, True)
+    if type(tensor) is _ndarray:
+        left = _calls.run_array(tensor, tensor, verb.kind, verb.name, *call)
+        if left is None:
+            return tensor
+        if left is not NotImplemented:
+            engine.finish_run(left, tensor)
+            return tensor
+    return _run(Call(verb, *call), tensor, True)
 
 
-def start(call: Call, tensor: Any) -> int:
+def start(tensor: Any, verb: Verb, *call: Any) -> int:
     """Asynchronous, into a new array."""
-    return _start(call, tensor, False)
+    if type(tensor) is _ndarray and verb.result is _SAME:
+        output = _empty_like(tensor)
+        submission = _calls.start_array(tensor, output, verb.kind, verb.name, *call)
+        if submission is not NotImplemented:
+            return handles.register(WrittenHandle(submission, output, tensor))
+    return _start(Call(verb, *call), tensor, False)
 
 
-def start_in_place(call: Call, tensor: Any) -> int:
+def start_in_place(tensor: Any, verb: Verb, *call: Any) -> int:
     """Asynchronous, into the array itself."""
-    return _start(call, tensor, True)
+    if type(tensor) is _ndarray:
+        submission = _calls.start_array(tensor, tensor, verb.kind, verb.name, *call)
+        if submission is not NotImplemented:
+            return handles.register(WrittenHandle(submission, tensor, tensor))
+    return _start(Call(verb, *call), tensor, True)
 
 
 class _Group:
@@ -130,24 +163,54 @@ class _Group:
         return [piece.result(submission, index) for index, piece in enumerate(self.pieces)]
 
 
-def run_group(call: Call, tensors: Sequence[Any]) -> List[Any]:
+def _all_arrays(tensors: Sequence[Any]) -> bool:
+    return all([type(tensor) is _ndarray for tensor in tensors])
+
+
+def run_group(tensors: Sequence[Any], verb: Verb, *call: Any) -> List[Any]:
     """Blocking, of several arrays, into new ones."""
-    return _Group(call, tensors, False).run()
+    tensors = list(tensors)
+    if verb.result is _SAME and _all_arrays(tensors):
+        outputs = [_empty_like(tensor) for tensor in tensors]
+        left = _calls.run_arrays(tensors, outputs, verb.kind, verb.prefix(grouped=True), *call)
+        if left is not NotImplemented:
+            if left is not None:
+                engine.finish_run(left, (tensors, outputs))
+            return outputs
+    return _Group(Call(verb, *call), tensors, False).run()
 
 
-def run_group_in_place(call: Call, tensors: Sequence[Any]) -> List[Any]:
+def run_group_in_place(tensors: Sequence[Any], verb: Verb, *call: Any) -> List[Any]:
     """Blocking, of several arrays, into themselves."""
-    return _Group(call, tensors, True).run()
+    tensors = list(tensors)
+    if _all_arrays(tensors):
+        left = _calls.run_arrays(tensors, tensors, verb.kind, verb.prefix(grouped=True), *call)
+        if left is not NotImplemented:
+            if left is not None:
+                engine.finish_run(left, tensors)
+            return tensors
+    return _Group(Call(verb, *call), tensors, True).run()
 
 
-def start_group(call: Call, tensors: Sequence[Any]) -> int:
+def start_group(tensors: Sequence[Any], verb: Verb, *call: Any) -> int:
     """Asynchronous, of several arrays, into new ones."""
-    return _Group(call, tensors, False).start()
+    tensors = list(tensors)
+    if verb.result is _SAME and _all_arrays(tensors):
+        outputs = [_empty_like(tensor) for tensor in tensors]
+        submission = _calls.start_arrays(tensors, outputs, verb.kind, verb.prefix(grouped=True), *call)
+        if submission is not NotImplemented:
+            return handles.register(WrittenHandle(submission, outputs, tensors))
+    return _Group(Call(verb, *call), tensors, False).start()
 
 
-def start_group_in_place(call: Call, tensors: Sequence[Any]) -> int:
+def start_group_in_place(tensors: Sequence[Any], verb: Verb, *call: Any) -> int:
     """Asynchronous, of several arrays, into themselves."""
-    return _Group(call, tensors, True).start()
+    tensors = list(tensors)
+    if _all_arrays(tensors):
+        submission = _calls.start_arrays(tensors, tensors, verb.kind, verb.prefix(grouped=True), *call)
+        if submission is not NotImplemented:
+            return handles.register(WrittenHandle(submission, tensors, tensors))
+    return _Group(Call(verb, *call), tensors, True).start()
 
 
 class _Exchange:

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence
 
 from horovod.common.arguments import check_op, resolve_op
 from horovod.common.calls import Call
-from horovod.common.constants import Average
+from horovod.common.constants import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
 from horovod.common.verbs import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER
 from horovod.numpy import _forms
@@ -40,8 +40,8 @@ def allreduce(
         process_set: the ranks that take part.
     """
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.run(call, tensor)
+    op = resolve_op(op, average)
+    return _forms.run(tensor, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def allreduce_(
@@ -50,8 +50,8 @@ def allreduce_(
 ) -> Any:
     """`allreduce` into the tensor itself, which is returned."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.run_in_place(call, tensor)
+    op = resolve_op(op, average)
+    return _forms.run_in_place(tensor, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def allreduce_async(
@@ -60,8 +60,8 @@ def allreduce_async(
 ) -> int:
     """Starts `allreduce` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.start(call, tensor)
+    op = resolve_op(op, average)
+    return _forms.start(tensor, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def allreduce_async_(
@@ -70,8 +70,8 @@ def allreduce_async_(
 ) -> int:
     """Starts `allreduce_` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.start_in_place(call, tensor)
+    op = resolve_op(op, average)
+    return _forms.start_in_place(tensor, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def grouped_allreduce(
@@ -81,8 +81,8 @@ def grouped_allreduce(
 ) -> List[Any]:
     """`allreduce` of several tensors, none before all are ready on all ranks."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.run_group(call, tensors)
+    op = resolve_op(op, average)
+    return _forms.run_group(tensors, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def grouped_allreduce_(
@@ -92,8 +92,8 @@ def grouped_allreduce_(
 ) -> List[Any]:
     """`allreduce_` of several tensors, none before all are ready on all ranks."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.run_group_in_place(call, tensors)
+    op = resolve_op(op, average)
+    return _forms.run_group_in_place(tensors, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def grouped_allreduce_async(
@@ -103,8 +103,8 @@ def grouped_allreduce_async(
 ) -> int:
     """Starts `grouped_allreduce` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.start_group(call, tensors)
+    op = resolve_op(op, average)
+    return _forms.start_group(tensors, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def grouped_allreduce_async_(
@@ -114,8 +114,10 @@ def grouped_allreduce_async_(
 ) -> int:
     """Starts `grouped_allreduce_` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(ALLREDUCE, name, set_id, resolve_op(op, average), prescale_factor, postscale_factor)
-    return _forms.start_group_in_place(call, tensors)
+    op = resolve_op(op, average)
+    return _forms.start_group_in_place(
+        tensors, ALLREDUCE, name, set_id, op, prescale_factor, postscale_factor,
+    )
 
 
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
@@ -127,8 +129,7 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
         process_set: the ranks that take part.
     """
     set_id = process_set_id(process_set)
-    call = Call(ALLGATHER, name, set_id)
-    return _forms.run(call, tensor)
+    return _forms.run(tensor, ALLGATHER, name, set_id)
 
 
 def allgather_async(
@@ -136,8 +137,7 @@ def allgather_async(
 ) -> int:
     """Starts `allgather` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(ALLGATHER, name, set_id)
-    return _forms.start(call, tensor)
+    return _forms.start(tensor, ALLGATHER, name, set_id)
 
 
 def grouped_allgather(
@@ -145,8 +145,7 @@ def grouped_allgather(
 ) -> List[Any]:
     """`allgather` of several tensors, none before all are ready on all ranks."""
     set_id = process_set_id(process_set)
-    call = Call(ALLGATHER, name, set_id)
-    return _forms.run_group(call, tensors)
+    return _forms.run_group(tensors, ALLGATHER, name, set_id)
 
 
 def grouped_allgather_async(
@@ -154,8 +153,7 @@ def grouped_allgather_async(
 ) -> int:
     """Starts `grouped_allgather` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(ALLGATHER, name, set_id)
-    return _forms.start_group(call, tensors)
+    return _forms.start_group(tensors, ALLGATHER, name, set_id)
 
 
 def broadcast(
@@ -170,8 +168,7 @@ def broadcast(
         process_set: the ranks that take part.
     """
     set_id = process_set_id(process_set)
-    call = Call(BROADCAST, name, set_id, root=root_rank)
-    return _forms.run(call, tensor)
+    return _forms.run(tensor, BROADCAST, name, set_id, Sum, 1.0, 1.0, root_rank)
 
 
 def broadcast_(
@@ -179,8 +176,7 @@ def broadcast_(
 ) -> Any:
     """`broadcast` into the tensor itself, which is returned."""
     set_id = process_set_id(process_set)
-    call = Call(BROADCAST, name, set_id, root=root_rank)
-    return _forms.run_in_place(call, tensor)
+    return _forms.run_in_place(tensor, BROADCAST, name, set_id, Sum, 1.0, 1.0, root_rank)
 
 
 def broadcast_async(
@@ -188,8 +184,7 @@ def broadcast_async(
 ) -> int:
     """Starts `broadcast` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(BROADCAST, name, set_id, root=root_rank)
-    return _forms.start(call, tensor)
+    return _forms.start(tensor, BROADCAST, name, set_id, Sum, 1.0, 1.0, root_rank)
 
 
 def broadcast_async_(
@@ -197,8 +192,7 @@ def broadcast_async_(
 ) -> int:
     """Starts `broadcast_` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(BROADCAST, name, set_id, root=root_rank)
-    return _forms.start_in_place(call, tensor)
+    return _forms.start_in_place(tensor, BROADCAST, name, set_id, Sum, 1.0, 1.0, root_rank)
 
 
 def alltoall(
@@ -244,8 +238,8 @@ def reducescatter(
         postscale_factor: multiplies the result.
     """
     set_id = process_set_id(process_set)
-    call = Call(REDUCESCATTER, name, set_id, check_op(REDUCESCATTER, op), prescale_factor, postscale_factor)
-    return _forms.run(call, tensor)
+    op = check_op(REDUCESCATTER, op)
+    return _forms.run(tensor, REDUCESCATTER, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def reducescatter_async(
@@ -254,8 +248,8 @@ def reducescatter_async(
 ) -> int:
     """Starts `reducescatter` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(REDUCESCATTER, name, set_id, check_op(REDUCESCATTER, op), prescale_factor, postscale_factor)
-    return _forms.start(call, tensor)
+    op = check_op(REDUCESCATTER, op)
+    return _forms.start(tensor, REDUCESCATTER, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def grouped_reducescatter(
@@ -264,8 +258,8 @@ def grouped_reducescatter(
 ) -> List[Any]:
     """`reducescatter` of several tensors, none before all are ready on all ranks."""
     set_id = process_set_id(process_set)
-    call = Call(REDUCESCATTER, name, set_id, check_op(REDUCESCATTER, op), prescale_factor, postscale_factor)
-    return _forms.run_group(call, tensors)
+    op = check_op(REDUCESCATTER, op)
+    return _forms.run_group(tensors, REDUCESCATTER, name, set_id, op, prescale_factor, postscale_factor)
 
 
 def grouped_reducescatter_async(
@@ -274,5 +268,5 @@ def grouped_reducescatter_async(
 ) -> int:
     """Starts `grouped_reducescatter` and returns a handle for `poll` and `synchronize`."""
     set_id = process_set_id(process_set)
-    call = Call(REDUCESCATTER, name, set_id, check_op(REDUCESCATTER, op), prescale_factor, postscale_factor)
-    return _forms.start_group(call, tensors)
+    op = check_op(REDUCESCATTER, op)
+    return _forms.start_group(tensors, REDUCESCATTER, name, set_id, op, prescale_factor, postscale_factor)

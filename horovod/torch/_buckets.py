@@ -10,9 +10,8 @@ from typing import Any, List
 
 import torch
 
-from horovod.common import _native, names
+from horovod.common import _calls, names
 from horovod.common.calls import Call
-from horovod.common.exceptions import raise_for
 from horovod.common.requests import Standing
 from horovod.torch._cuda import current_stream, device_of
 from horovod.torch._slots import Slot
@@ -87,10 +86,7 @@ class Bucket:
 
     def send(self, wake: bool) -> None:
         """Submits the gradients. Raises what the engine refuses."""
-        handle: int = _native.lib().hvd_submit(*(self.loud if wake else self.quiet))
-        if handle < 0:
-            raise_for(handle, _native.last_error())
-        self.handle = handle
+        self.handle = _calls.start_standing(*(self.loud if wake else self.quiet))
 
     def memory(self) -> Any:
         """What the engine reads and writes for this bucket."""

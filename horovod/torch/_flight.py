@@ -8,9 +8,7 @@ from typing import Callable, Deque, Optional
 
 import torch
 
-from horovod.common import _native, engine
-from horovod.common.constants import OK, TIMEOUT
-from horovod.common.exceptions import raise_for
+from horovod.common import _calls, engine
 from horovod.torch._buckets import Bucket
 from horovod.torch._cuda import current_stream
 from horovod.torch._slots import Slot
@@ -76,21 +74,16 @@ class Flight:
     def wait(self, round_: int) -> None:
         """Waits for everything under way and puts the results into the gradients of that step."""
         self.unannounced = 0
-        library = _native.lib()
-        wait, release = library.hvd_wait, library.hvd_release
+        finish = _calls.finish
         while self.buckets:  # an interrupted wait can be taken up again
             bucket = self.buckets[0]
             submission = bucket.handle
             if bucket.devices:
                 for device in bucket.devices:  # the gradients are used on its current stream
                     engine.wait_stream(submission, current_stream(device))
+                engine.release(submission)
             else:
-                status = wait(submission, engine.WAIT_SLICE_S)
-                while status == TIMEOUT:  # returns to Python now and then, for Ctrl-C
-                    status = wait(submission, engine.WAIT_SLICE_S)
-                if status != OK:
-                    raise_for(status, _native.last_error())
-            release(submission)
+                finish(submission)
             slot = bucket.slots[0]
             if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
                 slot.grad = slot.storage = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.common import _native
+from horovod.common import _calls
 from horovod.common.constants import Average
 from horovod.common.requests import Standing
 from horovod.torch._cuda import current_stream, device_number
@@ -57,7 +57,7 @@ def install(reducer: GradientReducer, slot: Slot) -> None:
 def _after_accumulation(
     me: weakref.ref[GradientReducer], its: weakref.ref[Slot], dtype: torch.dtype
 ) -> Callable[[torch.Tensor], None]:
-    submit = _native.lib().hvd_submit
+    submit = _calls.start_standing
 
     def hook(param: torch.Tensor) -> None:
         slot = its()
@@ -83,19 +83,17 @@ def _after_accumulation(
                     enough = GPU_WAKE_BYTES
                 unannounced = flight.unannounced + bucket.nbytes
                 if unannounced < enough:
-                    handle = submit(*bucket.quiet)
+                    bucket.handle = submit(*bucket.quiet)
                 else:
                     unannounced = 0
-                    handle = submit(*bucket.loud)
-                if handle > 0:
-                    flight.unannounced = unannounced
-                    bucket.handle = handle
-                    slot.grad = grad
-                    slot.storage = grad.untyped_storage()
-                    flight.buckets.append(bucket)
-                    if flight.task != current_task():
-                        flight.await_end_of_backward()
-                    return
+                    bucket.handle = submit(*bucket.loud)
+                flight.unannounced = unannounced
+                slot.grad = grad
+                slot.storage = grad.untyped_storage()
+                flight.buckets.append(bucket)
+                if flight.task != current_task():
+                    flight.await_end_of_backward()
+                return
         reducer = me()
         if reducer is not None:
             reducer.ready(slot, param)

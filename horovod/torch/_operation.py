@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common import engine, handles
+from horovod.common import _calls, engine, handles
 from horovod.common._native import Request
 from horovod.common.arguments import check_rows
 from horovod.common.calls import Call
@@ -151,6 +151,16 @@ def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
         output = torch.empty_like(tensor)
         written = output.data_ptr()
     device = device_of(tensor)
+    if device < 0 and call.name is not None:
+        left = _calls.run_memory(
+            code, tensor.shape, address, written, call.verb.kind, call.verb.name, call.name, call.process_set,
+            call.op, call.prescale, call.postscale, call.root,
+        )  # fmt: skip
+        if left is None:
+            return output
+        if left is not NotImplemented:
+            engine.finish_run(left, (tensor, output))
+            return output
     stream = current_stream(device) if device >= 0 else 0
     request = call.request(call.wire_name(), code, tensor.shape, address, written, device, stream)
     engine.run_released(request, (tensor, output))

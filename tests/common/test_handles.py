@@ -40,20 +40,20 @@ def test_front_ends_share_one_table():
 
 def interrupted() -> None:
     import horovod.numpy as hvd
-    from horovod.common import engine
+    from horovod.common import _calls
 
     handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name="interrupted")
-    original = engine.wait
+    original = _calls.finish
 
     def press_ctrl_c(submission: int) -> None:
         raise KeyboardInterrupt
 
-    engine.wait = press_ctrl_c
+    _calls.finish = press_ctrl_c
     try:
         with pytest.raises(KeyboardInterrupt):
             hvd.synchronize(handle)
     finally:
-        engine.wait = original
+        _calls.finish = original
     assert hvd.synchronize(handle).tolist() == [hvd.size()] * 3
     with pytest.raises(ValueError, match=f"Handle {handle} was not created or has been cleared."):
         hvd.synchronize(handle)
@@ -118,7 +118,7 @@ array = np.ones(1, np.float32)
 request = engine.request(0, "allreduce.abandoned", 7, (1,), array.ctypes.data, array.ctypes.data)
 handle = engine.submit([request])
 engine.wait(handle)
-engine._abandoned[handle] = (array,)
+engine.abandoned[handle] = (array,)
 library = _native.lib()
 
 

@@ -11,6 +11,7 @@ import random
 
 import numpy as np
 import reference
+from engine_calls import WAYS, calls_by
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests_support import check_close, shared_world
@@ -92,7 +93,15 @@ def start(number, operation, members, index, process_set):
 
 
 def run_program(program, seed):
-    """Runs the program on this rank; returns what came out wrong."""
+    """Runs the program on this rank, by one of the two ways into the engine; returns what came out wrong."""
+    import horovod.numpy as hvd
+
+    with calls_by(random.Random(f"{seed} {hvd.rank()} way").choice(WAYS)):
+        return run_all(program, seed)
+
+
+def run_all(program, seed):
+    """The program itself."""
     import horovod.numpy as hvd
 
     me, n = hvd.rank(), hvd.size()

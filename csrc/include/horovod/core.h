@@ -2,8 +2,9 @@
  *
  * The one contract between the engine and everything above it.
  *
- * A process holds at most one engine. Python reaches these functions through ctypes; TensorFlow
- * kernels, XLA handlers and MXNet callbacks call them directly. Nothing here names a framework.
+ * A process holds at most one engine. Python reaches these functions through ctypes, and the few of every step through
+ * csrc/glue/python; TensorFlow kernels, XLA handlers and MXNet callbacks call them directly. Nothing here names a
+ * framework.
  *
  *   hvd_start -> hvd_submit -> (hvd_poll | hvd_wait | done callback) -> hvd_result -> hvd_release
  *
@@ -201,11 +202,17 @@ HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flag
  * refused. HVD_TIMEOUT in *status: wait again. */
 HVD_API int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status);
 
+/* The same for requests whose outputs are the caller's own memory, of the host: nothing is left to be released. 0: done.
+ * Positive: not done after timeout_s (0: it was not done at once), this is the handle to finish. Negative: the status. */
+HVD_API int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s);
+
 /* 1 done, 0 not yet, HVD_INVALID unknown handle. */
 HVD_API int32_t hvd_poll(int64_t handle);
 /* Waits up to timeout_s (< 0: for ever) and returns the operation's status, HVD_TIMEOUT, or HVD_INVALID
  * with "unknown handle". On failure hvd_last_error() holds the text. */
 HVD_API int32_t hvd_wait(int64_t handle, double timeout_s);
+/* hvd_wait, and hvd_release unless it returns HVD_TIMEOUT. */
+HVD_API int32_t hvd_finish(int64_t handle, double timeout_s);
 
 /* Device memory. A submission is carried out by the device itself, in order with the caller's stream: it begins after
  * ready_event (or what was on `stream` at hvd_submit), and hvd_wait_stream puts it before whatever the stream is given

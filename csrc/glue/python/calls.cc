@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls of every step as functions of Python itself. ctypes takes longer to convert the arguments of a call than
+ * the engine takes for a small tensor; these take a tenth of a microsecond.
+ *
+ *   run_array, start_array    (array, output, ...)                  NumPy: anything with a buffer
+ *   run_memory, start_memory  (dtype, shape, input, output, ...)    raw memory of the host
+ *   run_arrays, start_arrays  (arrays, outputs, ...)                an atomic group
+ *   start_standing            (requests, n, flags)                  hvd_submit of a C array that Python keeps
+ *   wait, finish, poll, release (handle); finish_all (handles)
+ *
+ * `...` is (kind, prefix, name, process_set, op = Sum, prescale = 1, postscale = 1, root = -1): the call goes by the
+ * name "prefix.name".
+ *
+ * run_* return None when the result is there, start_* a handle. Both return NotImplemented for whatever is not the
+ * usual case (another kind of object, a strided array, an unnamed call, a number that does not fit): nothing was
+ * submitted, and the general way in Python has the words for what is wrong. A run that takes long returns its handle,
+ * for Python to wait on with its eyes open for signals. Failures are raised by `raise_for(status, text)`.
+ *
+ * Who submits holds the GIL: the engine waits for nothing there. Who waits does not.
+ */
+#include <dlfcn.h>
+
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "glue/python/python_abi.h"
+#include "horovod/core.h"
+
+namespace hvd::python {
+namespace {
+
+Api py;
+Object* raise_for = nullptr; /* horovod.common.exceptions.raise_for */
+
+constexpr double kSlice = 0.2; /* s; a wait looks for signals this often */
+
+/* ------------------------------------------------------------------------------------------------- from Python -- */
+
+/* Converts a whole call's arguments; one that does not fit makes the call unusual. */
+class Reader {
+ public:
+  Reader(Object* const* arguments, ssize_t n) : at_(arguments), end_(arguments + n) {}
+
+  bool more() const { return at_ < end_; }
+  Object* object() { return more() ? *at_++ : nullptr; }
+  int32_t int32() {
+    Object* value = object();
+    long long number = value ? py.PyLong_AsLongLong(value) : 0;
+    if (number < INT_MIN || number > INT_MAX) fits_ = false;
+    return static_cast<int32_t>(number);
+  }
+  int64_t handle() {
+    Object* value = object();
+    return value ? py.PyLong_AsLongLong(value) : 0;
+  }
+  void* address() {
+    Object* value = object();
+    return value ? py.PyLong_AsVoidPtr(value) : nullptr;
+  }
+  double real() {
+    Object* value = object();
+    return value ? py.PyFloat_AsDouble(value) : 0;
+  }
+  /* Valid as long as the object. */
+  std::string_view text() {
+    Object* value = object();
+    if (!value || value == py.none) {
+      fits_ = false;
+      return {};
+    }
+    ssize_t n = 0;
+    const char* text = py.PyUnicode_AsUTF8AndSize(value, &n);
+    if (!text) return {};
+    if (std::memchr(text, 0, static_cast<size_t>(n))) fits_ = false;
+    return {text, static_cast<size_t>(n)};
+  }
+  /* Everything was read, and fits. Any error of Python's is gone afterwards. */
+  bool usual() {
+    if (py.PyErr_Occurred()) {
+      py.PyErr_Clear();
+      return false;
+    }
+    return fits_ && at_ == end_;
+  }
+
+ private:
+  Object* const* at_;
+  Object* const* end_;
+  bool fits_ = true;
+};
+
+/* hvd_dtype of a format of the struct module, or -1. */
+int32_t dtype_of(const char* format, ssize_t itemsize) {
+  if (!format || !format[0] || format[1]) return -1;
+  switch (format[0]) {
+    case '?': return HVD_BOOL;
+    case 'e': return HVD_FLOAT16;
+    case 'f': return HVD_FLOAT32;
+    case 'd': return HVD_FLOAT64;
+    case 'b': return HVD_INT8;
+    case 'B': return HVD_UINT8;
+    case 'h': return HVD_INT16;
+    case 'H': return HVD_UINT16;
+    case 'i':
+    case 'l':
+    case 'q': return itemsize == 8 ? HVD_INT64 : HVD_INT32;
+    case 'I':
+    case 'L':
+    case 'Q': return itemsize == 8 ? HVD_UINT64 : HVD_UINT32;
+    default: return -1;
+  }
+}
+
+/* The memory of an object with a buffer, until the end of the scope. */
+class Memory {
+ public:
+  Memory(Object* object, bool writable) {
+    held_ = object && py.PyObject_GetBuffer(object, &buffer_, kContiguous | kFormat | (writable ? kWritable : 0)) == 0;
+    if (!held_) py.PyErr_Clear();
+  }
+  Memory(Memory&& other) noexcept : buffer_(other.buffer_), held_(other.held_) { other.held_ = false; }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    if (held_) py.PyBuffer_Release(&buffer_);
+  }
+  bool held() const { return held_; }
+  const Buffer& operator*() const { return buffer_; }
+
+ private:
+  Buffer buffer_{};
+  bool held_;
+};
+
+static_assert(sizeof(ssize_t) == sizeof(int64_t));
+
+/* An array and where its result goes; the same object twice is in place. */
+class Pair {
+ public:
+  Pair(Object* array, Object* output)
+      : input_(array, array == output), output_(array == output ? nullptr : output, true) {
+    in_place_ = array == output;
+  }
+  /* False: not memory that can be handed over as it is. */
+  bool fill(hvd_request* request) const {
+    if (!input_.held() || (!in_place_ && !output_.held())) return false;
+    const Buffer& in = *input_;
+    if (!in_place_ && (*output_).len != in.len) return false;
+    request->dtype = dtype_of(in.format, in.itemsize);
+    request->shape = reinterpret_cast<const int64_t*>(in.shape);
+    request->ndim = in.ndim;
+    request->input = in.buf;
+    request->output = in_place_ ? in.buf : (*output_).buf;
+    return request->dtype >= 0;
+  }
+
+ private:
+  Memory input_;
+  Memory output_;
+  bool in_place_;
+};
+
+/* What a call says beside its memory. */
+struct What {
+  hvd_request request{};
+  std::string name; /* "allreduce.weight" */
+
+  void read(Reader* reader) {
+    request.struct_size = sizeof request;
+    request.device = -1;
+    request.kind = reader->int32();
+    std::string_view prefix = reader->text();
+    std::string_view own = reader->text();
+    name.reserve(prefix.size() + own.size() + 24); /* also for a member's number */
+    name.append(prefix).append(1, '.').append(own);
+    request.process_set = reader->int32();
+    request.reduce_op = reader->more() ? reader->int32() : static_cast<int32_t>(HVD_SUM);
+    request.prescale = reader->more() ? reader->real() : 1.0;
+    request.postscale = reader->more() ? reader->real() : 1.0;
+    request.root = reader->more() ? reader->int32() : -1;
+  }
+};
+
+/* --------------------------------------------------------------------------------------------------- to Python -- */
+
+Object* kept(Object* object) {
+  py.Py_IncRef(object);
+  return object;
+}
+
+Object* unusual() { return kept(py.not_implemented); }
+
+Object* fail(int64_t status) {
+  const char* text = hvd_last_error();
+  Object* code = py.PyLong_FromLongLong(status);
+  Object* reason = py.PyUnicode_DecodeUTF8(text, static_cast<ssize_t>(std::strlen(text)), "replace");
+  Object* result = code && reason ? py.PyObject_CallFunctionObjArgs(raise_for, code, reason, nullptr) : nullptr;
+  for (Object* object : {code, reason, result})
+    if (object) py.Py_DecRef(object);
+  return nullptr;
+}
+
+/* Without the GIL, which others need to come to the same collective. */
+int32_t finish_slice(int64_t handle) {
+  void* thread = py.PyEval_SaveThread();
+  int32_t status = hvd_finish(handle, kSlice);
+  py.PyEval_RestoreThread(thread);
+  return status;
+}
+
+Object* run(const hvd_request* requests, int32_t n) {
+  int64_t handle = hvd_call(requests, n, 0);
+  if (handle > 0) {
+    int32_t status = finish_slice(handle);
+    if (status == HVD_TIMEOUT) return py.PyLong_FromLongLong(handle);
+    handle = status;
+  }
+  return handle == HVD_OK ? kept(py.none) : fail(handle);
+}
+
+Object* start(const hvd_request* requests, int32_t n, uint32_t flags) {
+  int64_t handle = hvd_submit(requests, n, flags, nullptr, nullptr, nullptr);
+  return handle > 0 ? py.PyLong_FromLongLong(handle) : fail(handle);
+}
+
+/* --------------------------------------------------------------------------------------------------- the calls -- */
+
+template <bool kRun>
+Object* array(Object*, Object* const* arguments, ssize_t n) {
+  Reader reader(arguments, n);
+  Object* given = reader.object();
+  Object* output = reader.object();
+  What what;
+  what.read(&reader);
+  if (!reader.usual()) return unusual();
+  Pair pair(given, output);
+  if (!pair.fill(&what.request)) return unusual();
+  what.request.name = what.name.c_str();
+  return kRun ? run(&what.request, 1) : start(&what.request, 1, 0);
+}
+
+template <bool kRun>
+Object* memory(Object*, Object* const* arguments, ssize_t n) {
+  constexpr ssize_t kMostDimensions = 8;
+  int64_t shape[kMostDimensions];
+  Reader reader(arguments, n);
+  What what;
+  what.request.dtype = reader.int32();
+  Object* sizes = reader.object();
+  what.request.input = reader.address();
+  what.request.output = reader.address();
+  what.read(&reader);
+  ssize_t dimensions = sizes ? py.PyTuple_Size(sizes) : -1;
+  for (ssize_t i = 0; i < dimensions && i < kMostDimensions; ++i)
+    shape[i] = py.PyLong_AsLongLong(py.PyTuple_GetItem(sizes, i));
+  if (!reader.usual() || dimensions < 0 || dimensions > kMostDimensions) return unusual();
+  what.request.shape = shape;
+  what.request.ndim = static_cast<int32_t>(dimensions);
+  what.request.name = what.name.c_str();
+  return kRun ? run(&what.request, 1) : start(&what.request, 1, 0);
+}
+
+/* Members are called "prefix.name_1of107". */
+std::string member_name(const std::string& base, size_t index, size_t count) {
+  char text[48] = "_";
+  char* end = std::to_chars(text + 1, text + sizeof text, index + 1).ptr;
+  *end++ = 'o';
+  *end++ = 'f';
+  end = std::to_chars(end, text + sizeof text, count).ptr;
+  std::string name = base;
+  return name.append(text, end);
+}
+
+template <bool kRun>
+Object* arrays(Object*, Object* const* arguments, ssize_t n) {
+  Reader reader(arguments, n);
+  Object* given = reader.object();
+  Object* outputs = reader.object();
+  What what;
+  what.read(&reader);
+  if (!reader.usual()) return unusual();
+  ssize_t count = py.PySequence_Size(given);
+  if (count < 1 || py.PySequence_Size(outputs) != count) {
+    py.PyErr_Clear();
+    return unusual();
+  }
+  std::vector<hvd_request> requests(static_cast<size_t>(count), what.request);
+  std::vector<std::string> names;
+  std::vector<Pair> pairs;
+  names.reserve(requests.size()); /* requests point into it */
+  pairs.reserve(requests.size());
+  bool plain = true;
+  for (size_t i = 0; i < requests.size() && plain; ++i) {
+    Object* one = py.PySequence_GetItem(given, static_cast<ssize_t>(i));
+    Object* output = py.PySequence_GetItem(outputs, static_cast<ssize_t>(i));
+    pairs.emplace_back(one, output); /* keeps both alive */
+    for (Object* object : {one, output})
+      if (object) py.Py_DecRef(object);
+    plain = one && output && pairs.back().fill(&requests[i]);
+    names.push_back(member_name(what.name, i, requests.size()));
+    requests[i].name = names.back().c_str();
+  }
+  if (!plain) {
+    py.PyErr_Clear();
+    return unusual();
+  }
+  auto size = static_cast<int32_t>(count);
+  return kRun ? run(requests.data(), size) : start(requests.data(), size, HVD_GROUP);
+}
+
+Object* start_standing(Object*, Object* const* arguments, ssize_t n) {
+  Reader reader(arguments, n);
+  auto* requests = static_cast<const hvd_request*>(reader.address());
+  int32_t count = reader.int32();
+  int32_t flags = reader.int32();
+  if (!reader.usual()) return unusual();
+  return start(requests, count, static_cast<uint32_t>(flags));
+}
+
+/* ------------------------------------------------------------------------------------------------- the handles -- */
+
+/* Until it is there; null with Python's error set: it failed, or a signal's handler raised. */
+bool wait_for(int64_t handle, bool let_go) {
+  for (;;) {
+    void* thread = py.PyEval_SaveThread();
+    int32_t status = let_go ? hvd_finish(handle, kSlice) : hvd_wait(handle, kSlice);
+    py.PyEval_RestoreThread(thread);
+    if (status == HVD_OK) return true;
+    if (status != HVD_TIMEOUT) {
+      fail(status);
+      return false;
+    }
+    if (py.PyErr_CheckSignals() != 0) return false;
+  }
+}
+
+template <bool kLetGo>
+Object* wait(Object*, Object* const* arguments, ssize_t n) {
+  Reader reader(arguments, n);
+  int64_t handle = reader.handle();
+  if (!reader.usual()) return unusual();
+  return wait_for(handle, kLetGo) ? kept(py.none) : nullptr;
+}
+
+Object* poll(Object*, Object* const* arguments, ssize_t n) {
+  Reader reader(arguments, n);
+  int64_t handle = reader.handle();
+  if (!reader.usual()) return unusual();
+  return py.PyLong_FromLongLong(hvd_poll(handle));
+}
+
+Object* release(Object*, Object* const* arguments, ssize_t n) {
+  Reader reader(arguments, n);
+  int64_t handle = reader.handle();
+  if (!reader.usual()) return unusual();
+  hvd_release(handle);
+  return kept(py.none);
+}
+
+Method methods[] = {
+    {"run_array", array<true>, kFastCall, nullptr},
+    {"start_array", array<false>, kFastCall, nullptr},
+    {"run_memory", memory<true>, kFastCall, nullptr},
+    {"start_memory", memory<false>, kFastCall, nullptr},
+    {"run_arrays", arrays<true>, kFastCall, nullptr},
+    {"start_arrays", arrays<false>, kFastCall, nullptr},
+    {"start_standing", start_standing, kFastCall, nullptr},
+    {"wait", wait<false>, kFastCall, nullptr},
+    {"finish", wait<true>, kFastCall, nullptr},
+    {"poll", poll, kFastCall, nullptr},
+    {"release", release, kFastCall, nullptr},
+};
+
+template <typename Symbol>
+bool find(const char* name, Symbol* symbol) {
+  *symbol = reinterpret_cast<Symbol>(dlsym(RTLD_DEFAULT, name));
+  return *symbol != nullptr;
+}
+
+bool find_python() {
+  bool complete = find("_Py_NoneStruct", &py.none) && find("_Py_NotImplementedStruct", &py.not_implemented);
+#define HVD_PYTHON_FIND(name, result, arguments) complete = complete && find(#name, &py.name);
+  HVD_PYTHON_FUNCTIONS(HVD_PYTHON_FIND)
+#undef HVD_PYTHON_FIND
+  return complete;
+}
+
+}  // namespace
+}  // namespace hvd::python
+
+/* A dictionary of the calls above, by name; NULL without an error of Python's if this interpreter lacks something. The
+ * caller holds the GIL. raise_for raises the exception of (status, text). */
+extern "C" HVD_API void* hvd_python_calls(void* raise_for) {
+  using namespace hvd::python;
+  if (!find_python()) return nullptr;
+  hvd::python::raise_for = kept(static_cast<Object*>(raise_for));
+  Object* calls = py.PyDict_New();
+  for (Method& method : methods) {
+    Object* function = py.PyCFunction_NewEx(&method, nullptr, nullptr);
+    if (function) py.PyDict_SetItemString(calls, method.name, function);
+    if (function) py.Py_DecRef(function);
+  }
+  return calls;
+}
