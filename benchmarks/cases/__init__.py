@@ -8,6 +8,7 @@ from typing import Callable, Dict
 from benchmarks.bench import Bench, Rows
 from benchmarks.cases import (
     allreduce,
+    autotune,
     busy_thread,
     coordinator,
     four_hosts,
@@ -25,6 +26,7 @@ from benchmarks.cases import (
 CASES: Dict[str, Callable[[Bench], Rows]] = {
     "allreduce": allreduce.run,
     "many_tensors": many_tensors.run,
+    "autotune": autotune.run,
     "numpy_forms": numpy_forms.run,
     "observation": observation.run,
     "startup": startup.run,

@@ -11,6 +11,13 @@ TENSORFLOW = {
     "CUDA_VISIBLE_DEVICES": "",
     "TF_NUM_INTRAOP_THREADS": "1",
 }
+# From a bad start, in samples of five steps; no search takes more of them (Tuner::most_steps).
+AUTOTUNE = {
+    "HOROVOD_AUTOTUNE": "1",
+    "HOROVOD_AUTOTUNE_START": "fusion_threshold=1",
+    "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "5",
+}
+AUTOTUNE_STEPS = 5 * (3 + 20 + 6) + 5
 ALL_CORES = {**TENSORFLOW, "TF_NUM_INTRAOP_THREADS": "0", "OMP_NUM_THREADS": str(os.cpu_count())}
 
 
@@ -31,6 +38,8 @@ CONTENDERS: Dict[str, Contender] = {
     "horovod encrypt": Contender("horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "encrypt"}),
     "horovod out of place": Contender("horovod_numpy:OutOfPlace", "horovodrun"),
     "horovod grouped": Contender("horovod_numpy:Grouped", "horovodrun"),
+    "horovod unfused": Contender("horovod_numpy:Grouped", "horovodrun", {"HOROVOD_FUSION_THRESHOLD": "1"}),
+    "horovod autotuned": Contender("horovod_numpy:Grouped", "horovodrun", AUTOTUNE),
     "horovod.torch": Contender("horovod_torch:HorovodTorch", "horovodrun"),
     "horovod.tensorflow": Contender("horovod_tensorflow:Graph", "horovodrun", TENSORFLOW),
     "tensorflow, all cores": Contender("horovod_tensorflow:Graph", "horovodrun", ALL_CORES),

@@ -194,6 +194,12 @@ std::string encode_plan(const Plan& plan) {
   Frame f(MessageType::Plan);
   f.out.put(static_cast<uint8_t>(plan.shutdown));
   put_departure(f.out, plan.departure);
+  f.out.put(plan.tuning.number);
+  f.out.put(static_cast<uint32_t>(plan.tuning.values.size()));
+  for (const auto& [name, value] : plan.tuning.values) {
+    f.out.put_text(name);
+    f.out.put(value);
+  }
   f.out.put_list(plan.evicted);
   f.out.put(static_cast<uint32_t>(plan.batches.size()));
   for (const Batch& b : plan.batches) {
@@ -267,6 +273,12 @@ Plan decode_plan(Reader& body) {
   Plan plan;
   plan.shutdown = body.get<uint8_t>() != 0;
   plan.departure = get_departure(body);
+  plan.tuning.number = body.get<uint32_t>();
+  plan.tuning.values.resize(body.get_count(sizeof(uint32_t) + sizeof(double)));
+  for (auto& [name, value] : plan.tuning.values) {
+    name = body.get_text();
+    value = body.get<double>();
+  }
   plan.evicted = body.get_list<uint32_t>();
   plan.batches.resize(body.get_count(40));
   for (Batch& b : plan.batches) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "util/bytes.h"
@@ -118,9 +119,16 @@ struct Batch {
   std::vector<PlannedTensor> tensors;
 };
 
+// New values of settings, with which the batches of this plan run and all after them.
+struct Tuning {
+  uint32_t number = 0;  // counted from 1; 0: nothing changes
+  std::vector<std::pair<std::string, double>> values;
+};
+
 struct Plan {
   bool shutdown = false;
   Departure departure;  // who asked for the shutdown
+  Tuning tuning;        // comes before the batches
   std::vector<uint32_t> evicted;
   std::vector<Batch> batches;
 };

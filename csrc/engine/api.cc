@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "control/knobs.h"
 #include "engine/engine.h"
 #include "horovod/core.h"
 #include "host/segment.h"
@@ -170,7 +171,7 @@ int32_t hvd_shm_create(int32_t local_size) {
   return guarded<int32_t>([&] {
     if (local_size < 1 || local_size > kMaxLocalSize)
       throw Refused(HVD_INVALID, "shared memory for " + std::to_string(local_size) + " ranks");
-    return hvd::Segment::create(local_size, static_cast<size_t>(settings_now().shm_slot_bytes));
+    return hvd::Segment::create(local_size, static_cast<size_t>(hvd::staging_bytes(settings_now())));
   });
 }
 

@@ -35,7 +35,9 @@ ControlNode::ControlNode(const Topology& topology, const Settings& settings, Cha
   if (!topology.is_leader()) return;
   node_ = std::make_unique<Aggregator>(ranks_of_sources(topology));
   node_->add_set(0, topology.everyone());
-  if (topology.is_coordinator()) coordinator_ = std::make_unique<Coordinator>(topology, settings, *node_);
+  if (!topology.is_coordinator()) return;
+  coordinator_ = std::make_unique<Coordinator>(topology, settings, *node_);
+  if (settings.autotune && topology.size > 1) tuning_ = std::make_unique<TuningSession>(topology, settings);
 }
 
 std::vector<int> ControlNode::sockets() const {
@@ -177,7 +179,10 @@ void ControlNode::pass_up() {
 }
 
 bool ControlNode::plan_if_due() {
-  for (Complete& done : node_->take_complete()) coordinator_->accept(std::move(done));
+  for (Complete& done : node_->take_complete()) {
+    if (tuning_) note_for_tuning(done);
+    coordinator_->accept(std::move(done));
+  }
   if (!coordinator_->has_work()) return false;
   if (settings_.cycle_time > 0) {
     double now = now_s();
@@ -185,7 +190,14 @@ bool ControlNode::plan_if_due() {
     next_plan_at_ = now + settings_.cycle_time * 1e-3;
   }
   timeline_.cycle();
+  Tuning tuning;
+  if (tuning_) {
+    tuning = tuning_->take_change();
+    if (tuning.number) listener_.retune(tuning);  // here before the plan, whose batches it shapes
+    if (tuning_->over()) tuning_.reset();
+  }
   Plan plan = coordinator_->schedule();
+  plan.tuning = std::move(tuning);
   if (coordinator_->has_evicted() && !std::exchange(warned_eviction_, true))
     HVD_LOG(Info,
             "A response has been evicted from cache which may indicate reduced performance. Better performance may be "
@@ -196,6 +208,13 @@ bool ControlNode::plan_if_due() {
   return true;
 }
 
+void ControlNode::note_for_tuning(const Complete& complete) {
+  auto cached = complete.cached_id ? node_->cached(complete.cached_id) : nullptr;
+  if (cached) tuning_->ready(cached->description, cached->shares, now_s());
+  else if (!complete.variants.empty())
+    tuning_->ready(complete.variants.front().description, complete.variants.front().shares, now_s());
+}
+
 void ControlNode::follow(const Plan& plan, const std::string& encoded) {
   ++metrics_.plans;
   if (node_) {
@@ -204,6 +223,7 @@ void ControlNode::follow(const Plan& plan, const std::string& encoded) {
     for (size_t s = 1; s < channels_.sources.size(); ++s) channels_.sources[s]->send(encoded);
     flush_down();
   }
+  if (plan.tuning.number && !coordinator_) listener_.retune(plan.tuning);
   listener_.follow(plan);
 }
 

@@ -15,6 +15,7 @@
 #include "control/channel.h"
 #include "control/coordinator.h"
 #include "control/message.h"
+#include "engine/tuning_session.h"
 #include "util/settings.h"
 #include "watch/metrics.h"
 #include "watch/timeline.h"
@@ -29,6 +30,8 @@ class ControlNode {
    public:
     virtual ~Listener() = default;
     virtual void follow(const Plan& plan) = 0;
+    // Comes before follow() of the same plan.
+    virtual void retune(const Tuning& tuning) = 0;
     // An id this rank announced is not known above any more: it has to be said in full.
     virtual void need_full(uint32_t id) = 0;
   };
@@ -68,6 +71,7 @@ class ControlNode {
   void pass_up();
   void pass_on(Departure departure);
   bool plan_if_due();
+  void note_for_tuning(const Complete& complete);
   void follow(const Plan& plan, const std::string& encoded);
   void flush_down();
   // The timeline, on rank 0.
@@ -84,6 +88,7 @@ class ControlNode {
   const std::function<void()> check_;
   std::unique_ptr<Aggregator> node_;          // leaders
   std::unique_ptr<Coordinator> coordinator_;  // rank 0
+  std::unique_ptr<TuningSession> tuning_;     // rank 0, while it lasts
   double next_plan_at_ = 0;
   bool warned_eviction_ = false;
 };

@@ -32,7 +32,8 @@ Driver::Driver(const Topology& topology, Segment& segment, Doorbells& bells, Tab
       table_(table),
       sockets_(std::move(sockets)),
       progress_(std::move(progress)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      spin_us_(options_.spin_us) {}
 
 bool Driver::drives_here() { return driving; }
 
@@ -160,7 +161,7 @@ void Driver::exclusively(const std::function<void()>& body) {
 // ----------------------------------------------------------------------------------------- sleeping --
 
 void Driver::sleep(uint32_t seen, double seconds, bool may_spin) {
-  if (may_spin && options_.spin_us > 0 && spin(seen)) return;
+  if (may_spin && spin_us_ > 0 && spin(seen)) return;
   if (segment_.aborted() && !table_.over()) return;  // there is an end to be made of it
   bells_.sleep(seen, seconds, sockets_);
 }
@@ -178,7 +179,7 @@ bool Driver::spin(uint32_t seen) {
     }
     if (yields) sched_yield();
     if (Doorbells::has_input(sockets_)) return true;
-  } while ((now_s() - start) * 1e6 < options_.spin_us);
+  } while ((now_s() - start) * 1e6 < spin_us_);
   return false;
 }
 

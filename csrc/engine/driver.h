@@ -53,6 +53,8 @@ class Driver {
   Status wait(Submission& submission, double timeout_s);
   // Runs a body as if it drove: nobody else does meanwhile.
   void exclusively(const std::function<void()>& body);
+  // How long waits spin from now on. Driving thread.
+  void set_spin(double microseconds) { spin_us_ = microseconds; }
   // Whether the calling thread drives (any engine: there is one, but for tests).
   static bool drives_here();
 
@@ -73,6 +75,7 @@ class Driver {
   const std::vector<int> sockets_;
   const std::function<Turn()> progress_;
   const Options options_;
+  double spin_us_;  // whoever drives
 
   CoreLeaver core_;  // used by whoever drives
   std::mutex drive_mutex_;

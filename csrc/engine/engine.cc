@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "control/knobs.h"
 #include "engine/requests.h"
 #include "host/mailbox_channel.h"
 #include "net/socket_channel.h"
@@ -43,8 +44,9 @@ HostPath& add_paths(Paths& paths, const std::vector<PathMaker>& more, const Topo
   return path;
 }
 
-Settings configured(const Settings& settings) {
+Settings configured(Settings settings) {
   configure_log(settings.log_level, settings.log_hide_time);
+  if (std::string problem = start_from(settings); !problem.empty()) throw Refused(HVD_INVALID, problem);
   return settings;
 }
 
@@ -67,14 +69,14 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       recorder_(topology.rank),
       security_(topology, settings_.link_security, settings_.crypto_library),
       segment_(topology.local_size() == 1 ? UniqueFd() : std::move(inheritance.shared_memory), topology.local_size(),
-               static_cast<size_t>(settings.shm_slot_bytes)),
+               static_cast<size_t>(staging_bytes(settings))),
       bells_(segment_, topology.local_rank(), own_doorbell(std::move(inheritance.doorbells), topology.local_size())),
       crowded_(topology.local_size() > usable_cores()),
-      spin_us_(spin_time(settings_, topology.local_size(), crowded_)),
-      host_path_(add_paths(paths_, more_paths, topology, settings_,
-                           std::make_unique<HostPath>(
-                               topology, segment_, security_,
-                               HostPath::Options{spin_us_, !crowded_, lower(settings_.cpu_operations) == "mpi"}))),
+      host_path_(add_paths(
+          paths_, more_paths, topology, settings_,
+          std::make_unique<HostPath>(topology, segment_, security_,
+                                     HostPath::Options{spin_time(settings_, topology.local_size(), crowded_), !crowded_,
+                                                       lower(settings_.cpu_operations) == "mpi"}))),
       table_(topology, metrics_, recorder_),
       ending_(topology),
       liveness_(topology, inheritance.links, security_, liveness_callbacks()),
@@ -87,7 +89,8 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       stall_(topology, settings_, node_, executor_, table_, paths_, liveness_,
              [this](const std::string& why) { abort(why); }),
       driver_(topology, segment_, bells_, table_, node_.sockets(), [this] { return progress(); },
-              {spin_us_, crowded_, settings_.thread_affinity}) {
+              {spin_time(settings_, topology.local_size(), crowded_), crowded_, settings_.thread_affinity}) {
+  paths_.tune(settings_);
   auto everyone = std::make_shared<const SetLayout>(topology, topology.everyone());
   table_.add_set(0, everyone);
   paths_.add_set(0, everyone);
@@ -184,7 +187,22 @@ Driver::Turn Engine::progress() {
   return {true, 0};
 }
 
+// Every rank comes here before the same batch: all that it does next runs with the new values.
+void Engine::retune(const Tuning& tuning) {
+  if (tuning.number != tuning_ + 1) throw ParseError("tuning " + std::to_string(tuning.number) + " came out of order");
+  tuning_ = tuning.number;
+  apply(tuning, settings_);
+  paths_.tune(settings_);
+  double spin_us = spin_time(settings_, topology.local_size(), crowded_);
+  host_path_.set_spin(spin_us);
+  driver_.set_spin(spin_us);
+  std::string values;
+  for (const auto& [name, value] : tuning.values) values += " " + name + "=" + number_text(value);
+  HVD_LOG(Debug, "[" << topology.rank << "]: tuning " << tuning_ << " after batch " << last_batch_ << ":" << values);
+}
+
 void Engine::follow(const Plan& plan) {
+  if (!plan.batches.empty()) last_batch_ = plan.batches.back().seq;
   for (const Batch& batch : plan.batches) {
     if (batch.kind == HVD_JOIN) table_.finish_joins(batch.joined_last);
     else if (batch.kind >= kAddProcessSet) change_process_sets(batch);

@@ -104,6 +104,7 @@ class Engine : private ControlNode::Listener {
   // The driving thread.
   Driver::Turn progress();
   void follow(const Plan& plan) override;
+  void retune(const Tuning& tuning) override;
   void need_full(uint32_t id) override { announcer_.say_in_full(id); }
   void change_process_sets(const Batch& batch);
   void end_after(const std::string& reason);
@@ -120,7 +121,7 @@ class Engine : private ControlNode::Listener {
   void check_aborted();
   Status run_internal(int kind, const std::string& name, std::vector<int64_t> shape, int32_t root, int64_t* value);
 
-  const Settings settings_;
+  Settings settings_;  // what may change while it runs, only the driving thread reads: see retune
   Metrics metrics_;
   Recorder recorder_;
   Timeline timeline_;
@@ -128,7 +129,6 @@ class Engine : private ControlNode::Listener {
   Segment segment_;
   Doorbells bells_;
   const bool crowded_;  // more ranks than cores on this host
-  const double spin_us_;
   Paths paths_;
   HostPath& host_path_;  // one of paths_
   Table table_;
@@ -140,6 +140,8 @@ class Engine : private ControlNode::Listener {
   Executor executor_;
   StallWatch stall_;
   Driver driver_;
+  uint32_t tuning_ = 0;      // number of the last tuning
+  uint64_t last_batch_ = 0;  // of the plan
   std::atomic<bool> stopped_{false};
   // Leaders: who has not submitted what waits longest. The driving thread says it when asked.
   struct Missing {

@@ -33,6 +33,8 @@ class Lane {
   void wait(int local_rank, uint32_t step);
   void wait_all(uint32_t step);
 
+  void set_spin(double microseconds) { spin_us_ = microseconds; }
+
   Segment& segment() { return segment_; }
   int me() const { return me_; }
   bool light() const { return light_; }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "paths/tensor.h"
+#include "util/settings.h"
 #include "util/status.h"
 #include "world/set_layout.h"
 
@@ -59,6 +60,8 @@ class DataPath {
   // are under way: they still end.
   virtual void add_set(int32_t /*id*/, const std::shared_ptr<const SetLayout>& /*layout*/) {}
   virtual void remove_set(int32_t /*id*/) {}
+  // Some settings have changed, on every rank before the same batch. Which may, control/knobs.cc says.
+  virtual void tune(const Settings& /*settings*/) {}
   // Starts a batch. Throws JobAborted instead of reporting its end when the job cannot go on.
   virtual void start(PlannedBatch& batch, BatchEnd& end) = 0;
   // Ends what is under way, as soon as its memory is no longer touched. Any thread, also while start() runs.

@@ -27,6 +27,9 @@ class Paths {
   void remove_set(int32_t id) {
     for (const auto& path : paths_) path->remove_set(id);
   }
+  void tune(const Settings& settings) {
+    for (const auto& path : paths_) path->tune(settings);
+  }
   // The host's path, which is the last, comes first: all ranks of the host know that the job has ended before a device
   // is let go whose neighbours could take what it leaves behind for a result.
   void abort(const std::string& why) {

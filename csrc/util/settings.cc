@@ -10,7 +10,7 @@
 namespace hvd {
 namespace {
 
-// The smallest staging buffer: light batches put kLightBytes (paths/host/comm.h) into one.
+// The smallest staging buffer: room for what is reduced in one round by default (small_bytes).
 constexpr double kMinSlot = 16 << 10;
 constexpr double kMaxSlot = 1 << 30;
 constexpr double kUnlimited = std::numeric_limits<double>::max();
@@ -93,8 +93,19 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(cuda_library);
   HVD_SETTING(nccl_library);
   HVD_SETTING(shm_slot_bytes, kMinSlot, kMaxSlot);
+  HVD_SETTING(chunk_bytes, 0, kMaxSlot);
+  HVD_SETTING(small_bytes, 0, kMaxSlot);
   HVD_SETTING(spin_us, -1, 1e6);
   HVD_SETTING(crypto_library);
+  HVD_SETTING(autotune);
+  HVD_SETTING(autotune_log);
+  HVD_SETTING(autotune_output);
+  HVD_SETTING(autotune_start);
+  HVD_SETTING(autotune_fixed);
+  HVD_SETTING(autotune_warmup_samples, 0, kUnlimited);
+  HVD_SETTING(autotune_steps_per_sample, 0, kUnlimited);
+  HVD_SETTING(autotune_bayes_opt_max_samples, 0, kUnlimited);
+  HVD_SETTING(autotune_gaussian_process_noise, 0, 1);
 #undef HVD_SETTING
   if (name == "link_security") return set_choice(name, value, {"control", "integrity", "encrypt"}, &link_security);
   return "the engine has no setting called " + name;

@@ -29,9 +29,20 @@ struct Settings {
   std::string cuda_library = "libcuda.so.1";  // where the driver is found
   std::string nccl_library;                   // a path; empty: where the dynamic linker finds it
   int64_t shm_slot_bytes = 1 << 20;           // one staging buffer of a rank, e.g. 1 MiB
+  int64_t chunk_bytes = 0;                    // pieces that large batches are cut into; 0: chosen by the engine
+  int64_t small_bytes = 16 << 10;             // up to this size a reduction takes one round instead of two
   double spin_us = -1;                        // -1: chosen by the number of ranks and cores
   std::string link_security = "control";      // what is sealed between hosts: see net/link_security.h
   std::string crypto_library;                 // path of libcrypto; empty: found
+  bool autotune = false;                      // see control/tuner.h
+  std::string autotune_log;                   // a path, or empty
+  std::string autotune_output;                // a path, or empty
+  std::string autotune_start;                 // "fusion_threshold=1,spin_us=50"
+  std::string autotune_fixed;                 // "fusion_threshold,log_level": what the user set
+  int64_t autotune_warmup_samples = 3;
+  int64_t autotune_steps_per_sample = 10;
+  int64_t autotune_bayes_opt_max_samples = 20;
+  double autotune_gaussian_process_noise = 0.8;
 
   // Sets one by its name. Returns "", or why it cannot be; the value then stays what it was.
   std::string set(const std::string& name, const std::string& value);

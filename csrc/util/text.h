@@ -6,8 +6,10 @@
 #include <locale.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 namespace hvd {
 
@@ -30,6 +32,17 @@ inline bool parse_number(const std::string& text, long long* out) {
   errno = 0;
   *out = strtoll(text.c_str(), &end, 10);
   return end != text.c_str() && *end == 0 && errno == 0;
+}
+
+// "a,b" at ','; nothing of an empty text.
+inline std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
 }
 
 }  // namespace hvd

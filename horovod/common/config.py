@@ -47,27 +47,33 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("disable_group_fusion", "HOROVOD_DISABLE_GROUP_FUSION", bool, False,
             "Reduce the tensors of a grouped operation only with each other.", "params"),
     Setting("autotune", "HOROVOD_AUTOTUNE", bool, False,
-            "Search for good values of the settings above while training.",
-            "autotune", "--autotune", "enabled", engine=False),
+            "Search for better values of some settings during the first steps: fusion threshold, cycle time, "
+            "chunk_bytes, small_bytes, spin_us, gpu_direct_bytes. Those that are set stay as they are.",
+            "autotune", "--autotune", "enabled"),
     Setting("autotune_log", "HOROVOD_AUTOTUNE_LOG", str, "",
             "File for what the search tried, written by rank 0.",
-            "autotune", "--autotune-log-file", "log_file", needs="autotune", engine=False),
+            "autotune", "--autotune-log-file", "log_file", needs="autotune"),
+    Setting("autotune_output", "HOROVOD_AUTOTUNE_OUTPUT", str, "",
+            "File for what the search found, written by rank 0 at its end; --config-file takes it.",
+            "autotune", "--autotune-output-file", "output_file", needs="autotune"),
+    Setting("autotune_start", "HOROVOD_AUTOTUNE_START", str, "",
+            "Where the search starts, if not from the defaults, e.g. fusion_threshold=4194304,spin_us=50; "
+            "unlike what is set otherwise, these may change.",
+            "autotune", "--autotune-start", "start", needs="autotune"),
     Setting("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", int, 3,
             "Samples to leave out at the start of the search.",
-            "autotune", "--autotune-warmup-samples", "warmup_samples", minimum=0, needs="autotune",
-            engine=False),
+            "autotune", "--autotune-warmup-samples", "warmup_samples", minimum=0, needs="autotune"),
     Setting("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", int, 10,
-            "Steps of training for one sample.",
-            "autotune", "--autotune-steps-per-sample", "steps_per_sample", minimum=0, needs="autotune",
-            engine=False),
+            "Steps of training for one sample, which counts by their median; 0 is taken as 1.",
+            "autotune", "--autotune-steps-per-sample", "steps_per_sample", minimum=0, needs="autotune"),
     Setting("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", int, 20,
-            "Samples before the search settles.",
+            "Most samples of the search, before its best is compared with the start; 0: no search.",
             "autotune", "--autotune-bayes-opt-max-samples", "bayes_opt_max_samples", minimum=0,
-            needs="autotune", engine=False),
+            needs="autotune"),
     Setting("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", float, 0.8,
-            "Noise that the search assumes in its samples, from 0 to 1.",
+            "Noise that the search assumes in its samples, from 0 to 1, as a share of their variance.",
             "autotune", "--autotune-gaussian-process-noise", "gaussian_process_noise", minimum=0, maximum=1,
-            needs="autotune", engine=False),
+            needs="autotune"),
     Setting("timeline", "HOROVOD_TIMELINE", str, "",
             "File for a Chrome trace of every tensor, written by rank 0; DYNAMIC waits for start_timeline.",
             "timeline", "--timeline-filename", "filename"),
@@ -96,7 +102,7 @@ SETTINGS: Tuple[Setting, ...] = (
             choices=("auto", "nccl", "direct", "host")),
     Setting("gpu_direct_bytes", "HOROVOD_GPU_DIRECT_BYTES", int, MEBIBYTE,
             "Where GPU tensors can go both ways, batches up to this many bytes go the direct one and larger "
-            "ones over NCCL.", "tuning", minimum=0),
+            "ones over NCCL.", "tuning", "--gpu-direct-bytes", "gpu_direct_bytes", minimum=0),
     Setting("cuda_library", "HOROVOD_CUDA_LIBRARY", str, "libcuda.so.1",
             "The NVIDIA driver's library.", "library_options"),
     Setting("nccl_library", "HOROVOD_NCCL_LIBRARY", str, "",
@@ -141,9 +147,17 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("shm_slot_bytes", "HOROVOD_SHM_SLOT_BYTES", int, 1 << 20,
             "Size of one staging buffer of a rank in the host's shared memory, in bytes.", "tuning",
             minimum=16 << 10, maximum=1 << 30),
+    Setting("chunk_bytes", "HOROVOD_CHUNK_BYTES", int, 0,
+            "Size of the pieces that large reductions and broadcasts are cut into, in bytes; 0: a staging "
+            "buffer's, and 256 KiB where two ranks of one host are alone. Staging buffers grow with it.",
+            "tuning", "--chunk-bytes", "chunk_bytes", minimum=0, maximum=1 << 30),
+    Setting("small_bytes", "HOROVOD_SMALL_BYTES", int, 16 << 10,
+            "Reductions up to this many bytes take one round, in which every rank (between hosts: every "
+            "host) gets all of the data, instead of two.",
+            "tuning", "--small-bytes", "small_bytes", minimum=0, maximum=1 << 30),
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
             "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
-            "ranks and cores of the host.", "tuning", minimum=-1),
+            "ranks and cores of the host.", "tuning", "--spin-us", "spin_us", minimum=-1, maximum=1000000),
     Setting("log_level", "HOROVOD_LOG_LEVEL", str, "warning",
             "Least important message to print: trace, debug, info, warning, error or fatal.",
             "logging", "--log-level", "level", choices=LOG_LEVELS, tolerant=True),
@@ -165,18 +179,11 @@ SETTINGS: Tuple[Setting, ...] = (
 BY_NAME: Dict[str, Setting] = {s.name: s for s in SETTINGS}
 BY_DEST: Dict[str, Setting] = {s.dest: s for s in SETTINGS if s.flag}
 
-_BY_LOAD = "batches form by load, so there is nothing to search for"
 # Accepted for compatibility, do nothing, because ...
 DOES_NOTHING: Dict[str, str] = {
     "hierarchical_allreduce": "reductions over several hosts are always hierarchical",
     "hierarchical_allgather": "gathers over several hosts are always hierarchical",
     "torus_allreduce": "reductions over several hosts already use every column of ranks",
-    "autotune": _BY_LOAD,
-    "autotune_log": _BY_LOAD,
-    "autotune_warmup_samples": _BY_LOAD,
-    "autotune_steps_per_sample": _BY_LOAD,
-    "autotune_bayes_opt_max_samples": _BY_LOAD,
-    "autotune_gaussian_process_noise": _BY_LOAD,
     "adasum_chunk_size": "Adasum needs no chunks",
     "controller": "this package's own sockets carry the control messages, whoever started the ranks",
 }
@@ -217,7 +224,15 @@ def check(environ: Optional[Mapping[str, str]] = None) -> None:
 def engine_settings(environ: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     """What the engine is told at init: name -> text, for all settings it knows. Checks all the others too."""
     check(environ)
-    return {s.name: s.text(get(s.name, environ)) for s in SETTINGS if s.engine}
+    given = {s.name: s.text(get(s.name, environ)) for s in SETTINGS if s.engine}
+    given["autotune_fixed"] = ",".join(explicit(environ))
+    return given
+
+
+def explicit(environ: Optional[Mapping[str, str]] = None) -> List[str]:
+    """The names of the settings that somebody has set: what autotune leaves alone."""
+    variables = os.environ if environ is None else environ
+    return [s.name for s in SETTINGS if variables.get(s.env, "").strip()]
 
 
 def env_of(values: Mapping[str, Any]) -> Dict[str, str]:

@@ -75,7 +75,7 @@ def _tidy(parser: argparse.ArgumentParser) -> None:
     for action in parser._actions:
         setting = config.BY_DEST.get(action.dest)
         if setting is not None and setting.type is not bool and not setting.choices:
-            is_file = setting.name in ("timeline", "autotune_log")
+            is_file = setting.name in ("timeline", "autotune_log", "autotune_output")
             action.metavar = "FILE" if is_file else "LIST" if setting.type is str else "N"
 
 

@@ -79,7 +79,7 @@ def test_boolean_flags_have_an_opposite(setting):
 @pytest.mark.parametrize("setting", [s for s in FLAGGED if s.minimum is not None], ids=lambda s: s.name)
 def test_values_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=setting.dest):
-        config.env_of({setting.dest: -1})
+        config.env_of({setting.dest: setting.minimum - 1})
 
 
 def test_gaussian_noise_range_is_named():

@@ -120,6 +120,12 @@ void CudaPath::remove_set(int32_t id) {
   }
 }
 
+void CudaPath::tune(const Settings& settings) {
+  settings_.gpu_direct_bytes = settings.gpu_direct_bytes;
+  for (auto& [set, teams] : teams_)
+    for (auto& team : teams) team->direct_up_to(static_cast<size_t>(settings.gpu_direct_bytes));
+}
+
 void CudaPath::abort(const std::string& /*why*/) {
   if (aborted_.exchange(true)) return;
   std::lock_guard<std::mutex> lock(mutex_);

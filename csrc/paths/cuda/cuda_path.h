@@ -31,6 +31,7 @@ class CudaPath : public DataPath {
   bool serves(int32_t device, const SetLayout& layout) const override;
   void prepare(const hvd_request& request, Tensor& tensor, const Tensor* before) override;
   void remove_set(int32_t id) override;
+  void tune(const Settings& settings) override;
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
   void copy_output(Tensor& tensor, void* to, void* stream) override;
@@ -43,7 +44,7 @@ class CudaPath : public DataPath {
 
   const Topology& topology_;
   HostPath& host_;
-  const Settings settings_;
+  Settings settings_;
   std::mutex mutex_;
   std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last

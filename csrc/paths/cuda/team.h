@@ -37,6 +37,8 @@ class Team {
   const Choice& choice() const { return choice_; }
   // Puts a batch on its way. `bytes`: of what it moves, the same on all members.
   void run(PlannedBatch& batch, size_t bytes);
+  // Batches of up to this many bytes go the direct way from now on, where there are two.
+  void direct_up_to(size_t bytes) { choice_.direct_up_to = bytes; }
   // Any thread.
   void abort();
   std::string report() const;

@@ -31,7 +31,7 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
   }
   bool at_root = layout.my_host == root_host;
   int distance = (layout.my_host - root_host + hosts) % hosts;
-  size_t piece = slot();
+  size_t piece = chunk(slot());
   auto rounds = static_cast<uint32_t>((bytes + piece - 1) / piece);
   uint32_t base = lane_.reserve(3 * rounds + 1);
 

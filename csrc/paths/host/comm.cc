@@ -9,7 +9,7 @@ size_t smallest_slot(const SetLayout& layout) {
   size_t most_locals = 1;
   if (layout.hosts() > 1)
     for (const auto& on_host : layout.host_members) most_locals = std::max(most_locals, on_host.size());
-  return std::max({kLightBytes, layout.members.size() * kPieceAlign, layout.members.size() * most_locals});
+  return std::max({Sizes{}.small, layout.members.size() * kPieceAlign, layout.members.size() * most_locals});
 }
 
 Comm::Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout> set)

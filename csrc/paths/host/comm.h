@@ -3,6 +3,7 @@
 // One file a collective; each says its steps and the bytes it moves.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,8 +23,12 @@ struct Reduction {
   int64_t divisor = 1;
 };
 
-// Batches up to this size are reduced by every rank for itself: one round instead of two.
-constexpr size_t kLightBytes = 16 << 10;
+// How batches are cut. Changes between two batches, on every rank at the same one.
+struct Sizes {
+  size_t small = 16 << 10;  // reductions up to this take one round instead of two
+  size_t slot = 0;          // bytes of a staging slot that are used; 0: all
+  size_t chunk = 0;         // of a reduction or broadcast, for the latter two; 0: what each finds best
+};
 
 // Pieces of a slot are cut in cache lines.
 constexpr size_t kPieceAlign = 64;
@@ -40,10 +45,14 @@ class Comm {
   void attach(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
   bool ready() const { return layout.hosts() == 1 || !layout.owns_column() || transport_; }
 
+  void tune(const Sizes& sizes) { sizes_ = sizes; }
+  // Reductions of one host up to this size are light: every rank reduces for itself.
+  size_t small_bytes() { return std::min(sizes_.small, lane_.segment().slot_bytes()); }
+
   std::vector<int> descriptors() const { return transport_ ? transport_->descriptors() : std::vector<int>{}; }
 
   // Every rank of the set calls these with the same sizes, between begin and end. `light`: only a reduction
-  // of at most kLightBytes follows.
+  // of at most small_bytes() follows.
   void begin(uint64_t seq, bool light) { lane_.begin(seq, locals_, light && layout.hosts() == 1); }
   void end() { lane_.end(); }
   // All local ranks have left the collective before: its slots may be used again within the same batch.
@@ -62,7 +71,14 @@ class Comm {
 
  private:
   int members() const { return layout.size(); }
-  size_t slot() { return lane_.segment().slot_bytes(); }
+  size_t slot() {
+    size_t all = lane_.segment().slot_bytes();
+    return sizes_.slot ? std::min(sizes_.slot, all) : all;
+  }
+  size_t chunk(size_t otherwise) {
+    if (!sizes_.chunk) return std::min(slot(), otherwise);
+    return std::min(std::max(sizes_.chunk, kLeastChunk), lane_.segment().slot_bytes()) & ~(kPieceAlign - 1);
+  }
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
 
@@ -74,7 +90,10 @@ class Comm {
   void net_reduce_ring(char* data, size_t count, int dtype, int op);
   void net_reduce_gather(char* data, size_t count, int dtype, int op);
 
+  static constexpr size_t kLeastChunk = 4 << 10;
+
   Lane& lane_;
+  Sizes sizes_;
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;
   std::vector<char> scratch_;

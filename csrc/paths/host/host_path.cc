@@ -49,6 +49,13 @@ void HostPath::add_set(int32_t id, const std::shared_ptr<const SetLayout>& layou
     throw Refused(HVD_INVALID, "HOROVOD_SHM_SLOT_BYTES is too small for " + std::to_string(layout->size()) +
                                    " ranks: it must be at least " + std::to_string(least));
   comms_[id] = std::make_unique<Comm>(topology_, lane_, layout);
+  comms_[id]->tune(sizes_);
+}
+
+void HostPath::tune(const Settings& settings) {
+  sizes_ = {static_cast<size_t>(settings.small_bytes), static_cast<size_t>(settings.shm_slot_bytes),
+            static_cast<size_t>(settings.chunk_bytes)};
+  for (auto& [id, comm] : comms_) comm->tune(sizes_);
 }
 
 void HostPath::remove_set(int32_t id) { comms_.erase(id); }
@@ -146,7 +153,7 @@ void HostPath::allreduce(Comm& comm, const PlannedBatch& batch) {
                static_cast<size_t>(payload_bytes(batch.agreed[i]->description, {})));
   }
   bool adasum = first.reduce_op == HVD_ADASUM;
-  comm.begin(batch.seq, !adasum && spans_.bytes() <= kLightBytes);
+  comm.begin(batch.seq, !adasum && spans_.bytes() <= comm.small_bytes());
   Reduction how = reduction_of(first, batch.layout->size());
   if (adasum) comm.adasum(spans_, how);
   else comm.reduce(spans_, how);
@@ -171,7 +178,7 @@ void HostPath::reducescatter(Comm& comm, const PlannedBatch& batch) {
     spans_.add(tensor->input + start, out, count * row);
     spans_.add(tensor->input + start + count * row, nullptr, static_cast<size_t>(rows) * row - start - count * row);
   }
-  comm.begin(batch.seq, spans_.bytes() <= kLightBytes);
+  comm.begin(batch.seq, spans_.bytes() <= comm.small_bytes());
   comm.reduce(spans_, reduction_of(batch.agreed[0]->description, batch.layout->size()));
   comm.end();
 }

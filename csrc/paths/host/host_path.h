@@ -35,6 +35,9 @@ class HostPath : public DataPath, public Courier {
   bool serves(int32_t device, const SetLayout& layout) const override;
   void add_set(int32_t id, const std::shared_ptr<const SetLayout>& layout) override;
   void remove_set(int32_t id) override;
+  void tune(const Settings& settings) override;
+  // How long waits spin from now on.
+  void set_spin(double microseconds) { lane_.set_spin(microseconds); }
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
   int waiting_for() const override;
@@ -62,6 +65,7 @@ class HostPath : public DataPath, public Courier {
   const LinkSecurity& security_;
   const Options options_;
   Lane lane_;
+  Sizes sizes_;
   std::map<int32_t, std::unique_ptr<Comm>> comms_;
   Spans spans_;           // of the running batch
   Comm* lent_ = nullptr;  // to another path

@@ -9,7 +9,7 @@
 // from each slot; two waits a chunk, with the next chunk packed in between so that they seldom wait.
 //
 // Several hosts: the owner of a share takes it through the ring of its column before publishing it. Bytes on
-// the wire a rank: 2 (H-1)/H of its share in 2 (H-1) steps; shares up to 16 KiB are gathered instead, in log2 H
+// the wire a rank: 2 (H-1)/H of its share in 2 (H-1) steps; small shares are gathered instead, in log2 H
 // steps, and reduced in host order so that every host gets the same bits.
 #include <algorithm>
 #include <cstring>
@@ -21,8 +21,6 @@
 namespace hvd {
 namespace {
 
-// Shares up to this size go between hosts by gathering; see above.
-constexpr size_t kNetSmallBytes = 16 << 10;
 // Two ranks: both chunks, and the part of the tensor they come from, stay in a core's second cache.
 constexpr size_t kPairChunk = 256 << 10;
 
@@ -85,7 +83,7 @@ void Comm::reduce_light(const Spans& spans, const Reduction& how) {
 void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   size_t item = item_size(how.dtype);
   size_t total = spans.bytes();
-  size_t chunk = std::min(slot(), kPairChunk);
+  size_t chunk = this->chunk(kPairChunk);
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   uint32_t packed = lane_.reserve(chunks);
   int me = layout.my_local;
@@ -116,7 +114,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
 void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   size_t item = item_size(how.dtype);
   size_t total = spans.bytes();
-  size_t chunk = slot();
+  size_t chunk = this->chunk(slot());
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   uint32_t base = lane_.reserve(2 * chunks);
   auto packed = [&](uint32_t c) { return base + 2 * c; };
@@ -187,7 +185,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
 }
 
 void Comm::net_reduce(char* data, size_t count, int dtype, int op) {
-  if (count * item_size(dtype) <= kNetSmallBytes) net_reduce_gather(data, count, dtype, op);
+  if (count * item_size(dtype) <= sizes_.small) net_reduce_gather(data, count, dtype, op);
   else net_reduce_ring(data, count, dtype, op);
 }
 

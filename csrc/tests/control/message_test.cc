@@ -30,6 +30,7 @@ Variant sample_variant() {
 Plan sample_plan() {
   Plan p;
   p.evicted = {3, 9};
+  p.tuning = {2, {{"fusion_threshold", 65536}, {"cycle_time", 0.5}}};
   Batch b;
   b.seq = 12;
   b.kind = HVD_ALLTOALL;
@@ -102,7 +103,10 @@ TEST(round_trip) {
 
   const std::string plan = encode_plan(sample_plan());
   Reader body(std::string_view(plan).substr(5));
-  CHECK_EQ(encode_plan(decode_plan(body)), plan);
+  const Plan decoded = decode_plan(body);
+  CHECK_EQ(encode_plan(decoded), plan);
+  CHECK_EQ(decoded.tuning.number, 2u);
+  CHECK(decoded.tuning.values == sample_plan().tuning.values);
 }
 
 TEST(any_cut_of_the_stream) {

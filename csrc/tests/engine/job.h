@@ -20,6 +20,7 @@
 #include <tuple>
 #include <vector>
 
+#include "control/knobs.h"
 #include "engine/engine.h"
 #include "host/segment.h"
 #include "tests/describe_world.h"
@@ -38,7 +39,7 @@ class Job {
     for (size_t h = 0; h < locals.size(); ++h) {
       names_.push_back("node" + std::to_string(h));
       for (int i = 0; i < locals[h]; ++i) host_of_.push_back(int(h));
-      shm_.push_back(locals[h] > 1 ? Segment::create(locals[h], size_t(settings.shm_slot_bytes)) : -1);
+      shm_.push_back(locals[h] > 1 ? Segment::create(locals[h], size_t(staging_bytes(settings))) : -1);
       bells_.emplace_back();
       for (int i = 0; i < locals[h]; ++i) bells_.back().push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }

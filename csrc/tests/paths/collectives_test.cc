@@ -34,7 +34,7 @@ TEST(allreduce_sum) {
     for (size_t count :
          {size_t(0), size_t(1), size_t(3), size_t(1000), size_t(1024), size_t(4096), size_t(5000), size_t(70001)}) {
       for (bool light : {false, true}) {
-        if (light && count * 4 > kLightBytes) continue;
+        if (light && count * 4 > Sizes{}.small) continue;
         Faults faults;
         world.run([&](RankContext& c) {
           std::vector<float> in(count), out(count, -1.f);

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Autotune in whole jobs: a bad start is found out, all ranks change together, what is set stays.
+
+The search itself is tested on known landscapes in csrc/tests/control/tuner_test.cc.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+
+import pytest
+import yaml
+from processes import Processes
+from tests_support import run_world
+
+from horovod.common import config
+
+HEADER = (
+    "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
+    "tensor_fusion_threshold,score"
+)
+
+
+def train(steps, tensors, counts=(256,), until=""):
+    """Steps of many small gradients in one call each, or until rank 0 sees a file; the sums must be right."""
+    import os
+
+    import numpy as np
+
+    import horovod.numpy as hvd
+
+    gradients = [np.ones(counts[i % len(counts)], np.float32) for i in range(tensors)]
+    for step in range(steps):
+        sums = hvd.grouped_allreduce(gradients, op=hvd.Sum, name="gradients")
+        assert all(one[0] == one[-1] == hvd.size() for one in sums), step
+        if until and step % 20 == 19:
+            there = np.float32(hvd.rank() == 0 and os.path.exists(until))
+            if hvd.allreduce(there, op=hvd.Sum, name="there") > 0:
+                break
+    return step
+
+
+def job(steps, tensors, counts, until):
+    import horovod.numpy as hvd
+
+    hvd.init()
+    done = train(steps, tensors, counts, until)
+    hvd.shutdown()
+    return done
+
+
+def rows(path):
+    """The table of samples. Numbers of the documented columns may have a blank before them."""
+    with open(path, newline="") as file:
+        return [{key: value.strip() for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def settings(log, output, **more):
+    return {
+        "HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_LOG": str(log), "HOROVOD_AUTOTUNE_OUTPUT": str(output),
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "5", **more,
+    }  # fmt: skip
+
+
+def test_a_planted_bad_fusion_threshold_is_found(tmp_path):
+    """With a threshold of one byte each of 500 tensors is a batch: tens of times slower than all in one."""
+    log, output = tmp_path / "samples.csv", tmp_path / "tuned.yaml"
+    env = settings(log, output, HOROVOD_AUTOTUNE_START="fusion_threshold=1")
+    steps = run_world(job, 2, env=env, args=(2000, 500, (256,), str(output)))
+    assert steps[0] < 1999, "it did not stop"
+    seen = rows(log)
+    assert log.read_text().startswith(HEADER + ",")
+    assert float(seen[0]["tensor_fusion_threshold"]) * (1 << 20) == 1
+    assert seen[-1]["phase"] == "best" and float(seen[-1]["tensor_fusion_threshold"]) >= 1 / 16
+    assert {row["phase"] for row in seen} == {"warmup", "search", "verify", "best"}
+
+    # The file says the same, in a form that --config-file takes.
+    values = config.flags_of_yaml(yaml.safe_load(output.read_text()))
+    found = config.env_of(values)
+    assert int(found["HOROVOD_FUSION_THRESHOLD"]) == float(seen[-1]["tensor_fusion_threshold"]) * (1 << 20)
+    assert found["HOROVOD_CHUNK_BYTES"] == seen[-1]["chunk_bytes"]
+    assert found["HOROVOD_SMALL_BYTES"] == seen[-1]["small_bytes"]
+    assert float(found["HOROVOD_SPIN_US"]) == float(seen[-1]["spin_us"])
+
+
+CHANGING = """
+hvd.init()
+for step in range(120):
+    gradients = [np.ones(n, np.float32) for n in (70000, 3000, 10, 0)]
+    for one in hvd.grouped_allreduce(gradients, op=hvd.Sum, name="gradients"):
+        assert (one == hvd.size()).all()
+hvd.shutdown()
+say("done")
+"""
+
+
+@pytest.mark.parametrize("hosts", [["a", "a", "a"], ["a", "a", "b"]], ids=["one host", "two hosts"])
+def test_all_ranks_change_before_the_same_batch(hosts):
+    env = {
+        "HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "0", "HOROVOD_LOG_LEVEL": "debug",
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "2",
+    }  # fmt: skip
+    with Processes(CHANGING, 3, env=env, hosts=hosts) as ranks:
+        assert ranks.finish() == [0, 0, 0]
+        lines = [re.findall(r": tuning (\d+ after batch \d+: .*)", "".join(e)) for e in ranks.errors]
+        said = "".join(ranks.errors[0])
+    assert len(lines[0]) > 8
+    assert [line.split()[0] for line in lines[0]] == [str(n + 1) for n in range(len(lines[0]))]
+    assert lines[1] == lines[0] and lines[2] == lines[0]
+    assert said.count("horovod: autotune") == 1
+
+
+def test_what_is_set_stays_and_the_rest_is_searched(tmp_path):
+    log, output = tmp_path / "samples.csv", tmp_path / "tuned.yaml"
+    env = settings(log, output, HOROVOD_FUSION_THRESHOLD="262144", HOROVOD_SMALL_BYTES="8192",
+                   HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE="1")  # fmt: skip
+    run_world(job, 2, env=env, args=(400, 5, (256, 100000), str(output)))
+    seen = rows(log)
+    assert {row["tensor_fusion_threshold"] for row in seen} == {"0.25"}
+    assert {row["small_bytes"] for row in seen} == {"8192"}
+    assert len({row["chunk_bytes"] for row in seen}) > 1 and len({row["spin_us"] for row in seen}) > 1
+
+
+def two_worlds(log, output):
+    import os
+
+    import horovod.numpy as hvd
+
+    hvd.init()
+    rank = hvd.rank()
+    train(400, 5, until=output)
+    hvd.shutdown()
+    if rank == 0:
+        os.remove(output)
+    if rank == 2:
+        return
+    hvd.init(comm=[0, 1])
+    train(400, 5, until=output)
+    hvd.shutdown()
+
+
+def test_a_world_of_another_size_is_tuned_again(tmp_path):
+    """As an elastic job is after a change: the table goes on, the file is that of the newest world."""
+    log, output = tmp_path / "samples.csv", tmp_path / "tuned.yaml"
+    run_world(two_worlds, 3, env=settings(log, output, HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE="1"),
+              args=(str(log), str(output)))  # fmt: skip
+    best = [row["ranks"] for row in rows(log) if row["phase"] == "best"]
+    assert best == ["3", "2"]
+    assert "on 2 ranks" in output.read_text()
+
+
+def test_a_wrong_start_is_refused_on_all_ranks():
+    with pytest.raises(Exception, match="HOROVOD_AUTOTUNE_START=speed=9 must be a list such as"):
+        run_world(job, 2, env={"HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_START": "speed=9"},
+                  args=(1, 1, (1,), ""))  # fmt: skip
+
+
+def test_names_that_never_come_back_are_said_to_be_no_steps():
+    script = """
+hvd.init()
+for step in range(50):
+    hvd.allreduce(np.ones(10, np.float32))
+hvd.shutdown()
+"""
+    with Processes(script, 2, env={"HOROVOD_AUTOTUNE": "1"}) as ranks:
+        assert ranks.finish() == [0, 0]
+        assert "autotune saw no steps" in "".join(ranks.errors[0])
+        assert "autotune" not in "".join(ranks.errors[1])
