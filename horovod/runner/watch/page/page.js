@@ -44,7 +44,8 @@ function speed(row) {
 }
 
 function does(row) {
-  const what = row.tensor ? ` ${row.kind.toLowerCase()} ${row.tensor}` : "";
+  const kind = row.tensor.startsWith(row.kind.toLowerCase()) ? "" : row.kind.toLowerCase() + " ";
+  const what = row.tensor ? ` in ${kind}${row.tensor}` : "";
   const since = known(row.since) && row.since >= 1 ? `, ${Math.round(row.since)} s` : "";
   if (row.bad) return row.why;
   const where = row.state === "computing" ? row.where.split("/").pop() : "";
