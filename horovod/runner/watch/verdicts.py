@@ -92,8 +92,8 @@ def _waiting(ranks: List[Known], made: Mapping[str, Verdict]) -> Iterator[Tuple[
         if state == WAITING or (state == WORKING and rank.doing.get("missing")):
             waiters.setdefault(_topic(rank), []).append(rank)
     for topic, group in waiters.items():
-        # Rank 0 knows which hosts are missing, the first rank of a host which ranks of its own, others nothing:
-        # what they know is put together.
+        # Rank 0 knows which hosts are missing, the first rank of a host which ranks of its own, others
+        # nothing: what they know is put together.
         missing = {int(one) for waiter in group for one in waiter.doing.get("missing") or ()}
         others = [rank for rank in ranks if _topic(rank)[0] == topic[0]]
         if missing:  # who waits for the same is there
