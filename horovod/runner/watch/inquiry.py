@@ -17,6 +17,8 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
+from horovod.runner.guard import catches
+
 _SUFFIX = ".sock"
 _ANSWER_SECONDS = 15.0
 
@@ -135,7 +137,8 @@ def running() -> Dict[int, str]:
 
 def _by_signal(job: str) -> str:
     command = _command(int(job)) if job.isdigit() else []
-    if not any(word.endswith(("horovodrun", "horovod.runner.launch")) for word in command):
+    is_ours = any(word.endswith(("horovodrun", "horovod.runner.launch")) for word in command)
+    if not is_ours or not catches(int(job), signal.SIGQUIT):  # else it would die of it
         raise ValueError(
             f"--stacks {job}: no such job runs here; horovodrun --stacks lists those that report"
         )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Tuple
 
 from horovod.rendezvous.identity import ranks_text
 
@@ -14,6 +14,7 @@ STALLED_SECONDS, SILENT_SECONDS = 5.0, 4.0
 STARTING, COMPUTING, WORKING, WAITING = "starting", "computing", "communicating", "waiting"
 STALLED, SILENT, ENDED, FAILED = "stalled", "silent", "ended", "failed"
 RED = (STALLED, SILENT, FAILED)
+Topic = Tuple[Any, Any]  # a generation, and a tensor that is waited for in it
 _STATES = {"idle": COMPUTING, "working": WORKING, "waiting": WAITING}
 
 
@@ -44,14 +45,23 @@ def verdicts(ranks: Iterable[Known], now: float) -> Dict[str, Verdict]:
     """The verdict on each rank, by name."""
     everybody = list(ranks)
     made = {rank.name: _alone(rank, now) for rank in everybody}
-    stalled = {}
-    for name, waited in _awaited(everybody, made).items():
+    awaited: Dict[str, float] = {}  # for how long
+    found = dict(made)
+    for waiters, blamed in _waiting([one for one in everybody if one.code is None and one.heard], made):
+        text = f"for {ranks_text([_number(rank) for rank in blamed])}" if blamed else ""
+        waited = max(made[one.name].since or 0.0 for one in waiters)
+        for one in waiters:
+            if made[one.name].state == WAITING:
+                found[one.name] = Verdict(WAITING, text, made[one.name].since)
+        for rank in blamed:
+            awaited[rank.name] = max(awaited.get(rank.name, 0.0), waited)
+    for name, waited in awaited.items():
         if made[name].state in (COMPUTING, STARTING, WAITING) and waited >= STALLED_SECONDS:
             why = f"has kept the others waiting for {waited:.0f} s"
             if made[name].state == WAITING:  # it went another way than they did
-                why += f", and waits itself {made[name].why}".rstrip()
-            stalled[name] = Verdict(STALLED, why, waited)
-    return {**made, **stalled}
+                why = f"{why}, and waits itself {found[name].why}".rstrip()
+            made[name] = Verdict(STALLED, why, waited)
+    return {**found, **{name: one for name, one in made.items() if one.state == STALLED}}
 
 
 def _alone(rank: Known, now: float) -> Verdict:
@@ -71,32 +81,31 @@ def _alone(rank: Known, now: float) -> Verdict:
     doing = rank.doing
     state = _STATES.get(str(doing.get("state")), STARTING)
     since = None if doing.get("since_s") is None else float(doing["since_s"]) + quiet
-    why = ""
-    if state == WAITING and doing.get("missing"):
-        why = f"for {ranks_text(list(doing['missing']))}"
-    return Verdict(state, why, since)
+    return Verdict(state, "", since)
 
 
-def _awaited(ranks: List[Known], made: Mapping[str, Verdict]) -> Dict[str, float]:
-    """For how long each rank has been awaited by others, where it has."""
-    members = [rank for rank in ranks if rank.code is None and rank.heard]
-    waiters = [rank for rank in members if made[rank.name].state == WAITING or rank.doing.get("missing")]
-    # Rank 0 knows who is missing, the first rank of a host those of its host, others nobody: told to all.
-    named: Dict[Tuple[Any, Any], Set[int]] = {}
-    for waiter in waiters:
-        named.setdefault(_topic(waiter), set()).update(map(int, waiter.doing.get("missing") or ()))
-    found: Dict[str, float] = {}
-    for waiter in waiters:
-        missing = named[_topic(waiter)]
-        for rank in members:
-            if rank is waiter or rank.snapshot.get("generation") != waiter.snapshot.get("generation"):
-                continue
-            number = rank.number if rank.number >= 0 else rank.snapshot.get("rank", -1)
-            # Where nobody knows, it is those that compute.
-            if number in missing if missing else made[rank.name].state == COMPUTING:
-                found[rank.name] = max(found.get(rank.name, 0.0), made[waiter.name].since or 0.0)
-    return found
+def _waiting(ranks: List[Known], made: Mapping[str, Verdict]) -> Iterator[Tuple[List[Known], List[Known]]]:
+    """Those that wait for the same, each time with those that they wait for."""
+    waiters: Dict[Topic, List[Known]] = {}
+    for rank in ranks:
+        state = made[rank.name].state
+        if state == WAITING or (state == WORKING and rank.doing.get("missing")):
+            waiters.setdefault(_topic(rank), []).append(rank)
+    for topic, group in waiters.items():
+        # Rank 0 knows which hosts are missing, the first rank of a host which ranks of its own, others
+        # nothing: what they know is put together.
+        missing = {int(one) for waiter in group for one in waiter.doing.get("missing") or ()}
+        others = [rank for rank in ranks if _topic(rank)[0] == topic[0]]
+        if missing:  # who waits for the same is there
+            others = [one for one in others if _number(one) in missing]
+            yield group, [one for one in others if made[one.name].state != WAITING or _topic(one) != topic]
+        else:  # nobody knows: then it is those that compute
+            yield group, [one for one in others if made[one.name].state == COMPUTING]
 
 
-def _topic(waiter: Known) -> Tuple[Any, Any]:
-    return waiter.snapshot.get("generation"), waiter.doing.get("name")
+def _topic(rank: Known) -> Topic:
+    return rank.snapshot.get("generation"), rank.doing.get("name")
+
+
+def _number(rank: Known) -> int:
+    return rank.number if rank.number >= 0 else int(rank.snapshot.get("rank", -1))

@@ -64,6 +64,19 @@ def test_who_keeps_the_others_waiting_turns_red_and_is_asked_once(missing):
     assert texts == ["rank 2 on node1 has kept the others waiting for 6 s", "rank 2 on node1 goes on"]
 
 
+def test_a_rank_that_waits_for_the_same_is_not_missing_whatever_rank_0_knows():
+    collector = Collector("python train.py", 0.0)
+    for rank in range(4):
+        collector.started(str(rank), f"node{rank // 2}", rank)
+    knows = {0: [2, 3], 2: [3]}  # rank 0 of the other host, its first rank of its own
+    for rank in range(3):
+        collector.reported(str(rank), snapshot(rank, "waiting", 9.0, knows.get(rank, ()), name="conv1"), 1.0)
+    collector.reported("3", snapshot(3, "idle"), 1.0)
+    rows = collector.view(1.0)["ranks"]
+    assert [row["state"] for row in rows] == ["waiting", "waiting", "waiting", "stalled"]
+    assert [row["why"] for row in rows[:3]] == ["for rank 3"] * 3
+
+
 def test_ranks_that_wait_for_each_other_in_different_tensors_turn_red():
     collector = job(3)
     for rank, missing, name in ((0, [2], "conv1"), (1, [2], "conv1"), (2, [0, 1], "conv2")):

@@ -44,7 +44,8 @@ function speed(row) {
 }
 
 function does(row) {
-  const what = row.tensor ? ` ${row.kind.toLowerCase()} ${row.tensor}` : "";
+  const kind = row.tensor.startsWith(row.kind.toLowerCase()) ? "" : row.kind.toLowerCase() + " ";
+  const what = row.tensor ? ` in ${kind}${row.tensor}` : "";
   const since = known(row.since) && row.since >= 1 ? `, ${Math.round(row.since)} s` : "";
   if (row.bad) return row.why;
   const where = row.state === "computing" ? row.where.split("/").pop() : "";
@@ -131,8 +132,8 @@ function showTrouble(view) {
     card.append(make("b", `${who} on ${row.host} ${does(row)}`));
     if (row.stack) {
       const age = view.now - row.stack_time;
-      const when = age > 4 ? `${Math.round(age)} s ago, when it was last heard of` : "now";
-      card.append(make("div", `Where it is (${when}):`), make("pre", row.stack));
+      const then = `Where it was ${Math.round(age)} s ago, when it was last heard of:`;
+      card.append(make("div", age > 4 ? then : "Where it is now:"), make("pre", row.stack));
     }
     return card;
   }));
