@@ -25,7 +25,8 @@ svg .line { fill: none; stroke-width: 2; }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .4em 0 1em; }
 .findings li { margin-bottom: .7em; }
 .note { font-size: .9em; border-left: 3px solid var(--soft); padding-left: .7em; }
-table { border-collapse: collapse; font-size: .9em; } td, th { padding: .2em .7em; text-align: left; white-space: nowrap; }
+table { border-collapse: collapse; font-size: .9em; }
+td, th { padding: .2em .7em; text-align: left; white-space: nowrap; }
 tr + tr { border-top: 1px solid var(--soft); } td { font-variant-numeric: tabular-nums; }
 .heat td { text-align: right;
   background: color-mix(in srgb, var(--wait) calc(var(--heat) * 80%), transparent); }
