@@ -13,7 +13,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 900px;
   margin: 0 auto; padding: 1em; }
 h1 { font-size: 1.5em; margin-bottom: 0; } h2 { font-size: 1.15em; margin-top: 2em; } h3 { font-size: 1em; }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
+svg { width: 100%; min-width: 600px; height: auto; font: 12px system-ui, sans-serif; }
 svg text { fill: var(--ink); } svg text.on { fill: #fff; } svg .grid { stroke: var(--soft); }
 svg .line { fill: none; stroke-width: 2; }
 .compute { fill: var(--compute); background: var(--compute); }
@@ -25,7 +25,8 @@ svg .line { fill: none; stroke-width: 2; }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .4em 0 1em; }
 .findings li { margin-bottom: .7em; }
 .note { font-size: .9em; border-left: 3px solid var(--soft); padding-left: .7em; }
-table { border-collapse: collapse; font-size: .9em; } td, th { padding: .2em .7em; text-align: left; }
+table { border-collapse: collapse; font-size: .9em; }
+td, th { padding: .2em .7em; text-align: left; white-space: nowrap; }
 tr + tr { border-top: 1px solid var(--soft); } td { font-variant-numeric: tabular-nums; }
 .heat td { text-align: right;
   background: color-mix(in srgb, var(--wait) calc(var(--heat) * 80%), transparent); }

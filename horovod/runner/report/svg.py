@@ -114,7 +114,6 @@ def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:
 
 def _svg(height: int, body: Sequence[str]) -> str:
     return (
-        f'<svg viewBox="0 -12 {WIDTH} {height + 12}" role="img" xmlns="http://www.w3.org/2000/svg">'
-        + "".join(body)
-        + "</svg>"
+        f'<div class="wide"><svg viewBox="0 -12 {WIDTH} {height + 12}" role="img" '
+        'xmlns="http://www.w3.org/2000/svg">' + "".join(body) + "</svg></div>"
     )

@@ -72,8 +72,8 @@ class _Assembler:
         self._trace: Optional[Trace] = None
         self._base = 0.0  # of this file's times
         self._tensors: Dict[Any, str] = {}  # by "process" id, in files of rank 0 alone
-        self._open: Dict[Tuple[Any, Any], List[Event]] = {}  # spans begun, by (pid, tid)
-        self._pending: Dict[str, _Pending] = {}
+        self._open: Dict[Tuple[Any, Any], List[_Open]] = {}  # spans begun, by (pid, tid)
+        self._pending: Dict[str, _Pending] = {}  # by tensor
 
     def add(self, event: Event) -> None:
         phase = event.get("ph")
@@ -87,16 +87,19 @@ class _Assembler:
             else:
                 self._span(event, self._time(event), float(event.get("dur", 0)))
         elif phase == "B":
-            self._open.setdefault(_row(event), []).append(event)
+            before = self._pending.pop(self._name(event), None) if event.get("name") in KINDS else None
+            self._open.setdefault(_row(event), []).append(_Open(event, before))
         elif phase == "E":
-            begun = self._open.get(_row(event))
-            if begun:
-                self._end(begun.pop(), event)
+            begun = _take(self._open.get(_row(event), []), event)
+            if begun is not None:
+                self._end(begun, event)
         elif phase == "i":
             self._mark(event)
 
     def finish(self) -> Optional[Trace]:
         if self._trace is not None:
+            for name in list(self._pending):
+                self._settle(name)
             self._trace.operations.sort(key=lambda op: (op.submitted, op.ended))
             self._trace.steps.sort(key=lambda step: step.time)
         return self._trace
@@ -122,10 +125,12 @@ class _Assembler:
     def _time(self, event: Event) -> float:
         return self._base + float(event.get("ts", 0))
 
-    def _end(self, begin: Event, end: Event) -> None:
+    def _end(self, begun: _Open, end: Event) -> None:
+        begin = begun.event
         args = {**(begin.get("args") or {}), **(end.get("args") or {})}
         whole = {**begin, "args": args}
-        self._span(whole, self._time(begin), max(0.0, self._time(end) - self._time(begin)))
+        duration = max(0.0, self._time(end) - self._time(begin))
+        self._span(whole, self._time(begin), duration, begun.pending)
 
     def _pending_of(self, event: Event) -> _Pending:
         name = self._name(event)
@@ -137,31 +142,42 @@ class _Assembler:
         args = event.get("args") or {}
         return str(args.get("tensor") or self._tensors.get(event.get("pid"), "?"))
 
-    def _span(self, event: Event, begin: float, duration: float) -> None:
+    def _span(self, event: Event, begin: float, duration: float, before: Optional[_Pending] = None) -> None:
         assert self._trace is not None
         what, args = str(event.get("name", "")), event.get("args") or {}
         if what == "QUEUED":
             self._pending_of(event).queued = begin
         elif what.startswith(_NEGOTIATE):
+            self._settle(self._name(event))
             pending = self._pending_of(event)
+            pending.kind = what[len(_NEGOTIATE) :]
             pending.negotiated = (begin, begin + duration)
             pending.last_rank = int(args.get("last_rank", _UNKNOWN_RANK))
-            if what[len(_NEGOTIATE) :] in ("JOIN", "BARRIER"):  # these have no span of their own
-                self._complete(event, what[len(_NEGOTIATE) :], begin + duration, begin + duration)
         elif what in KINDS:
-            self._complete(event, what, begin, begin + duration)
+            name = self._name(event)
+            self._complete(
+                name, what, begin, begin + duration, args, before or self._pending.pop(name, _Pending())
+            )
         else:
             self._trace.parts[what] = self._trace.parts.get(what, 0.0) + duration
 
-    def _complete(self, event: Event, kind: str, started: float, ended: float) -> None:
+    def _settle(self, name: str) -> None:
+        """Completes what was agreed on, but has no span of its own: joins, barriers."""
+        pending = self._pending.get(name)
+        if pending is not None and pending.negotiated is not None and pending.kind in ("JOIN", "BARRIER"):
+            del self._pending[name]
+            self._complete(name, pending.kind, pending.negotiated[1], pending.negotiated[1], {}, pending)
+
+    def _complete(
+        self, name: str, kind: str, started: float, ended: float, args: Dict[str, Any], pending: _Pending
+    ) -> None:
         assert self._trace is not None
-        args, name = event.get("args") or {}, self._name(event)
-        pending = self._pending.pop(name, None) or _Pending()
         asked, ready = pending.negotiated or (started, started)
         last = pending.last_rank if pending.last_rank >= 0 else int(args.get("last_rank", _UNKNOWN_RANK))
         if last < 0:
             last = last_of(pending.ticks)
-        submitted = min(pending.ticks.get(self._trace.rank, asked), pending.queued)
+        # On the coordinator, the negotiation begins with whoever is first; its own part is told beside.
+        submitted = pending.ticks.get(self._trace.rank, asked) if pending.queued is None else pending.queued
         for rank, time in pending.ticks.items():
             if rank != self._trace.rank:
                 self._trace.others.append((rank, time, ready, last))
@@ -181,10 +197,33 @@ class _Pending:
     """What came before an operation's own span."""
 
     def __init__(self) -> None:
-        self.queued = math.inf
+        self.kind = ""
+        self.queued: Optional[float] = None
         self.negotiated: Optional[Tuple[float, float]] = None
         self.last_rank = _UNKNOWN_RANK
         self.ticks: Dict[int, float] = {}
+
+
+class _Open(NamedTuple):
+    """A span that has begun, with what came before it."""
+
+    event: Event
+    pending: Optional[_Pending]
+
+
+def _take(begun: List[_Open], end: Event) -> Optional[_Open]:
+    """The span that an event ends: the latest, unless its arguments say that it is of another kind.
+
+    A rank that is ahead may begin the next negotiation of a tensor before this one has ended its operation.
+    """
+    args = end.get("args") or {}
+    for at in range(len(begun) - 1, -1, -1):
+        name = str(begun[at].event.get("name", ""))
+        if not (
+            "dtype" in args and name not in KINDS or "last_rank" in args and not name.startswith(_NEGOTIATE)
+        ):
+            return begun.pop(at)
+    return None
 
 
 def _row(event: Event) -> Tuple[Any, Any]:

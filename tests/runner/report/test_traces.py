@@ -86,3 +86,40 @@ def test_a_barrier_is_an_operation():
 def test_what_is_no_timeline():
     assert read_trace([{"ph": "X", "name": "ALLREDUCE", "ts": 1, "dur": 1}]) is None
     assert read_trace([]) is None
+
+
+def test_the_coordinators_file():
+    """As rank 0 writes it: its own submission comes after the negotiation, the next step begins early."""
+    args = {"tensor": "a", "kind": "ALLREDUCE", "bytes": 8, "last_rank": 0}
+    me = {"rank": 0, "size": 2, "host": "n", "clock_offset_us": 0}
+    own = {"name": "horovod", "ph": "M", "pid": 0, "args": {**START["args"], **me}}
+    events = [
+        START, own, tensor(1, "a"),
+        {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 100, "pid": 1, "args": {"tensor": "a"}},
+        {"ph": "X", "name": "1", "ts": 101, "pid": 1, "dur": 0},
+        {"ph": "E", "ts": 400, "pid": 1, "args": {"last_rank": 0}},
+        {"ph": "X", "name": "QUEUED", "ts": 390, "dur": 5, "pid": 1, "args": {"tensor": "a"}},
+        {"ph": "B", "name": "ALLREDUCE", "ts": 410, "pid": 1, "args": args},
+        {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 430, "pid": 1, "args": {"tensor": "a"}},
+        {"ph": "X", "name": "1", "ts": 430, "pid": 1, "dur": 0},
+        {"ph": "E", "ts": 440, "pid": 1, "args": {"dtype": "float32", "shape": "[2]"}},
+        {"ph": "E", "ts": 600, "pid": 1, "args": {"last_rank": 1}},
+        {"ph": "B", "name": "ALLREDUCE", "ts": 610, "pid": 1, "args": {**args, "last_rank": 1}},
+        {"ph": "E", "ts": 620, "pid": 1, "args": {"dtype": "float32", "shape": "[2]"}},
+    ]  # fmt: skip
+    trace = read_trace(events)
+    first, second = trace.operations
+    assert [time - EPOCH for time in first[3:7]] == [390, 400, 410, 440] and first.last_rank == 0
+    assert [time - EPOCH for time in second[3:7]] == [430, 600, 610, 620] and second.last_rank == 1
+    assert [time - EPOCH for _, time, _, _ in trace.others] == [101, 430] and not trace.alone
+
+
+def test_a_barrier_with_a_span_is_counted_once():
+    spans = [
+        ("NEGOTIATE_BARRIER", 5, 10),
+        ("BARRIER", 15, 1),
+        ("NEGOTIATE_JOIN", 20, 5),
+        ("NEGOTIATE_JOIN", 30, 5),
+    ]
+    events = [{"ph": "X", "name": n, "ts": ts, "dur": d, "args": {"tensor": n[-4:]}} for n, ts, d in spans]
+    assert [op.kind for op in read_trace([START, *events]).operations] == ["BARRIER", "JOIN", "JOIN"]
