@@ -45,6 +45,7 @@ void CudaPath::prepare(const hvd_request& request, Tensor& tensor, const Tensor*
   if (!loaded_driver() && !load_driver(settings_.cuda_library, &why))
     throw Refused(HVD_INVALID, tensor.description.name + " is said to be on a GPU, but " + why);
   used_device_ = tensor.device;
+  if (is_per_thread(tensor.stream)) tensor.in_stream = false;
   if (request.kind == HVD_JOIN || request.ready_event) return;
   try {
     bool shared = before && before->ready && before->device == tensor.device && before->stream == tensor.stream;

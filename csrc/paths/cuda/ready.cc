@@ -5,12 +5,6 @@
 #include "util/status.h"
 
 namespace hvd::cuda {
-namespace {
-
-// CU_STREAM_PER_THREAD means another stream on every thread: only the caller can note its moments.
-bool is_per_thread(Stream stream) { return reinterpret_cast<uintptr_t>(stream) == 2; }
-
-}  // namespace
 
 EventPtr ReadyPoint::noted() const {
   std::lock_guard<std::mutex> lock(mutex_);

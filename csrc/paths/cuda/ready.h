@@ -13,6 +13,9 @@
 
 namespace hvd::cuda {
 
+// CU_STREAM_PER_THREAD means another stream on every thread: only the caller can give it something.
+inline bool is_per_thread(const void* stream) { return reinterpret_cast<uintptr_t>(stream) == 2; }
+
 class ReadyPoint : public DevicePoint {
  public:
   ReadyPoint(std::shared_ptr<Device> device, Stream stream) : device(std::move(device)), stream(stream) {}
