@@ -48,8 +48,8 @@ TuningReport::TuningReport(const Topology& topology, const Settings& start) : to
   }
   if (first || table_.tellp() == 0)
     table_ << "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
-              "tensor_fusion_threshold,score,chunk_bytes,small_bytes,spin_us,gpu_direct_bytes,ranks,phase,steps"
-           << std::endl;
+              "tensor_fusion_threshold,score,chunk_bytes,small_bytes,spin_us,gpu_direct_bytes,ranks,phase,steps\n"
+           << std::flush;
 }
 
 void TuningReport::row(const Settings& s, double score, const std::string& phase, int64_t steps) {
@@ -58,7 +58,8 @@ void TuningReport::row(const Settings& s, double score, const std::string& phase
   table_ << between_hosts << "," << between_hosts << ",0, " << (s.cache_capacity > 0) << ","
          << number_text(s.cycle_time) << "," << number_text(static_cast<double>(s.fusion_threshold) / kMib) << ","
          << number_text(score / 1e6) << "," << s.chunk_bytes << "," << s.small_bytes << "," << number_text(s.spin_us)
-         << "," << s.gpu_direct_bytes << "," << topology_.size << "," << phase << "," << steps << std::endl;
+         << "," << s.gpu_direct_bytes << "," << topology_.size << "," << phase << "," << steps << "\n"
+         << std::flush;
 }
 
 void TuningReport::observed(const Tuner::Observation& sample, const Settings& settings) {

@@ -14,7 +14,7 @@ constexpr int kMostSamples = 100;
 }  // namespace
 
 TuningSession::TuningSession(const Topology& topology, const Settings& settings)
-    : topology_(topology), settings_(settings), report_(topology, settings) {}
+    : settings_(settings), report_(topology, settings) {}
 
 TuningSession::~TuningSession() {
   if (!over()) report_.unfinished(steps_seen_, tuner_ ? tuner_->most_steps() : 0);
@@ -52,10 +52,11 @@ void TuningSession::begin() {
   tuner_ = std::make_unique<Tuner>(std::move(space), options);
 }
 
-std::vector<double> TuningSession::values(const Tuner::Point& point) const {
-  std::vector<double> all;
-  for (size_t k = 0; k < knobs_.size(); ++k) all.push_back(knobs_[k].levels[static_cast<size_t>(point[k])]);
-  return all;
+Settings TuningSession::settings_at(const Tuner::Point& point) const {
+  Settings settings = settings_;
+  for (size_t k = 0; k < knobs_.size(); ++k)
+    put(settings, *knobs_[k].knob, knobs_[k].levels[static_cast<size_t>(point[k])]);
+  return settings;
 }
 
 Tuning TuningSession::take_change() {
@@ -72,19 +73,13 @@ Tuning TuningSession::take_change() {
 }
 
 void TuningSession::report() {
-  auto changed = [&](const Tuner::Point& point) {
-    Settings settings = settings_;
-    std::vector<double> all = values(point);
-    for (size_t k = 0; k < knobs_.size(); ++k) put(settings, *knobs_[k].knob, all[k]);
-    return settings;
-  };
   for (; logged_ < tuner_->observations().size(); ++logged_) {
     const Tuner::Observation& seen = tuner_->observations()[logged_];
-    report_.observed(seen, changed(seen.point));
+    report_.observed(seen, settings_at(seen.point));
   }
   if (!tuner_->done() || reported_) return;
   reported_ = true;
-  report_.finished(changed(tuner_->now()), {tuner_->before(), tuner_->after(), steps_seen_, step_bytes_});
+  report_.finished(settings_at(tuner_->now()), {tuner_->before(), tuner_->after(), steps_seen_, step_bytes_});
 }
 
 }  // namespace hvd

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "control/knobs.h"
@@ -34,9 +33,8 @@ class TuningSession {
  private:
   void begin();
   void report();
-  std::vector<double> values(const Tuner::Point& point) const;
+  Settings settings_at(const Tuner::Point& point) const;
 
-  const Topology& topology_;
   const Settings settings_;  // as the job began
   StepCounter steps_;
   int64_t steps_seen_ = 0;

@@ -22,30 +22,35 @@ HEADER = (
 )
 
 
-def train(steps, tensors, counts=(256,), until=""):
-    """Steps of many small gradients in one call each, or until rank 0 sees a file; the sums must be right."""
+def train(steps, counts, until="", blocking=False):
+    """Steps of gradients, in one call or one by one, until rank 0 sees a file. The results must be right."""
     import os
 
     import numpy as np
 
     import horovod.numpy as hvd
 
-    gradients = [np.ones(counts[i % len(counts)], np.float32) for i in range(tensors)]
+    gradients = [np.full(count, hvd.rank(), np.float32) for count in counts]
+    mean = (hvd.size() - 1) / 2
     for step in range(steps):
-        sums = hvd.grouped_allreduce(gradients, op=hvd.Sum, name="gradients")
-        assert all(one[0] == one[-1] == hvd.size() for one in sums), step
-        if until and step % 20 == 19:
+        if blocking:
+            for i, one in enumerate(gradients):
+                hvd.allreduce_(one, op=hvd.Average, name=f"gradient{i}")
+        else:
+            hvd.grouped_allreduce_(gradients, op=hvd.Average, name="gradients")
+        assert all(one[0] == one[-1] == mean for one in gradients), step
+        if until and step % 10 == 9:
             there = np.float32(hvd.rank() == 0 and os.path.exists(until))
             if hvd.allreduce(there, op=hvd.Sum, name="there") > 0:
                 break
     return step
 
 
-def job(steps, tensors, counts, until):
+def job(*args):
     import horovod.numpy as hvd
 
     hvd.init()
-    done = train(steps, tensors, counts, until)
+    done = train(*args)
     hvd.shutdown()
     return done
 
@@ -59,29 +64,41 @@ def rows(path):
 def settings(log, output, **more):
     return {
         "HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_LOG": str(log), "HOROVOD_AUTOTUNE_OUTPUT": str(output),
-        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "5", **more,
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "4", **more,
     }  # fmt: skip
 
 
-def test_a_planted_bad_fusion_threshold_is_found(tmp_path):
-    """With a threshold of one byte each of 500 tensors is a batch: tens of times slower than all in one."""
+# Where the search starts, what that does, and gradients that suffer from it tenfold and more.
+PLANTED = {
+    "fusion_threshold=1": ("each of 500 tensors crosses the wire alone", [64] * 500, False),
+    "chunk_bytes=4096": ("a tensor crosses the wire in 2,048 pieces", [1 << 21], False),
+    "cycle_time=40": ("each of three tensors waits for 40 ms", [64] * 3, True),
+}
+COLUMNS = {"fusion_threshold": "tensor_fusion_threshold", "cycle_time": "cycle_time_ms"}
+
+
+@pytest.mark.parametrize("start", PLANTED)
+def test_a_planted_bad_setting_is_found(tmp_path, start):
+    _, counts, blocking = PLANTED[start]
     log, output = tmp_path / "samples.csv", tmp_path / "tuned.yaml"
-    env = settings(log, output, HOROVOD_AUTOTUNE_START="fusion_threshold=1")
-    steps = run_world(job, 2, env=env, args=(2000, 500, (256,), str(output)))
-    assert steps[0] < 1999, "it did not stop"
+    env = settings(log, output, HOROVOD_AUTOTUNE_START=start, HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES="4")
+    hosts = "localhost:1,127.0.0.1:1"
+    steps = run_world(job, 2, env=env, args=(1000, counts, str(output), blocking), hosts=hosts)
+    assert steps[0] < 999, "it did not stop"
     seen = rows(log)
+    name, planted = start.split("=")
+    column = COLUMNS.get(name, name)
+    unit = 1 << 20 if name == "fusion_threshold" else 1
     assert log.read_text().startswith(HEADER + ",")
-    assert float(seen[0]["tensor_fusion_threshold"]) * (1 << 20) == 1
-    assert seen[-1]["phase"] == "best" and float(seen[-1]["tensor_fusion_threshold"]) >= 1 / 16
+    assert float(seen[0][column]) * unit == float(planted)
+    assert seen[-1]["phase"] == "best" and float(seen[-1][column]) * unit != float(planted), seen
     assert {row["phase"] for row in seen} == {"warmup", "search", "verify", "best"}
 
     # The file says the same, in a form that --config-file takes.
-    values = config.flags_of_yaml(yaml.safe_load(output.read_text()))
-    found = config.env_of(values)
+    found = config.env_of(config.flags_of_yaml(yaml.safe_load(output.read_text())))
     assert int(found["HOROVOD_FUSION_THRESHOLD"]) == float(seen[-1]["tensor_fusion_threshold"]) * (1 << 20)
-    assert found["HOROVOD_CHUNK_BYTES"] == seen[-1]["chunk_bytes"]
-    assert found["HOROVOD_SMALL_BYTES"] == seen[-1]["small_bytes"]
-    assert float(found["HOROVOD_SPIN_US"]) == float(seen[-1]["spin_us"])
+    for column in ("chunk_bytes", "small_bytes", "spin_us", "gpu_direct_bytes"):
+        assert float(found[f"HOROVOD_{column.upper()}"]) == float(seen[-1][column])
 
 
 CHANGING = """
@@ -115,7 +132,7 @@ def test_what_is_set_stays_and_the_rest_is_searched(tmp_path):
     log, output = tmp_path / "samples.csv", tmp_path / "tuned.yaml"
     env = settings(log, output, HOROVOD_FUSION_THRESHOLD="262144", HOROVOD_SMALL_BYTES="8192",
                    HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE="1")  # fmt: skip
-    run_world(job, 2, env=env, args=(400, 5, (256, 100000), str(output)))
+    run_world(job, 2, env=env, args=(400, [256, 100000, 7], str(output)))
     seen = rows(log)
     assert {row["tensor_fusion_threshold"] for row in seen} == {"0.25"}
     assert {row["small_bytes"] for row in seen} == {"8192"}
@@ -129,14 +146,14 @@ def two_worlds(log, output):
 
     hvd.init()
     rank = hvd.rank()
-    train(400, 5, until=output)
+    train(400, [256, 7], output)
     hvd.shutdown()
     if rank == 0:
         os.remove(output)
     if rank == 2:
         return
     hvd.init(comm=[0, 1])
-    train(400, 5, until=output)
+    train(400, [256, 7], output)
     hvd.shutdown()
 
 
@@ -153,7 +170,7 @@ def test_a_world_of_another_size_is_tuned_again(tmp_path):
 def test_a_wrong_start_is_refused_on_all_ranks():
     with pytest.raises(Exception, match="HOROVOD_AUTOTUNE_START=speed=9 must be a list such as"):
         run_world(job, 2, env={"HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_START": "speed=9"},
-                  args=(1, 1, (1,), ""))  # fmt: skip
+                  args=(1, [1]))  # fmt: skip
 
 
 def test_names_that_never_come_back_are_said_to_be_no_steps():

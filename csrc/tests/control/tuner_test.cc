@@ -157,8 +157,20 @@ TEST(the_warm_up_does_not_count) {
 }
 
 TEST(clearly_faster_is_more_than_chance) {
-  CHECK(clearly_faster({110, 111, 112, 113}, {100, 101, 102, 103}));
-  CHECK(!clearly_faster({101, 101, 101, 101}, {100, 100, 100, 100}));  // not enough to matter
-  CHECK(!clearly_faster({60, 70, 150, 200}, {90, 100, 100, 110}));     // not sure
-  CHECK(!clearly_faster({90, 91, 92, 93}, {100, 101, 102, 103}));
+  std::vector<double> slow;
+  for (int i = 0; i < 12; ++i) slow.push_back(100 + i);
+  const auto plus = [&](double more) {
+    std::vector<double> all = slow;
+    for (double& one : all) one += more;
+    return all;
+  };
+  CHECK(clearly_faster(plus(15), slow));
+  auto with_one_slow = plus(15);
+  with_one_slow[3] = 10;
+  CHECK(clearly_faster(with_one_slow, slow));
+  CHECK(!clearly_faster(plus(1), slow));  // not enough to matter
+  CHECK(!clearly_faster(plus(-15), slow));
+  CHECK(!clearly_faster({60, 70, 150, 200, 90, 300}, slow));  // not sure
+  CHECK(!clearly_faster(slow, slow));
+  CHECK(!clearly_faster({200}, {100}));  // too few to tell
 }
