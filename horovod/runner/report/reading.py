@@ -92,6 +92,12 @@ def _note_what_is_missing(job: Job) -> None:
     elif missing:
         numbers = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         job.notes.append(f"The files of {len(missing)} of {job.size} ranks are missing: {numbers}.")
+    for trace in job.traces:
+        if trace.dropped:
+            job.notes.append(
+                f"{trace.dropped} events of rank {trace.rank} are not in its file: they came faster than they "
+                "could be written."
+            )
     if len({trace.host for trace in job.traces}) > 1 and not all(trace.aligned for trace in job.traces):
         job.notes.append("Some files do not say how their host's clock differs from rank 0's.")
 

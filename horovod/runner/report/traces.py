@@ -54,6 +54,7 @@ class Trace:
     # Ready times of other ranks that this file knows: (rank, its time, all were ready, who was last).
     others: List[Tuple[int, float, float, int]] = dataclasses.field(default_factory=list)
     aligned: bool = True  # times are on rank 0's clock
+    dropped: int = 0  # events that did not get into the file
     alone: bool = False  # a file as rank 0 wrote it when it was the only one to write
 
 
@@ -191,6 +192,8 @@ class _Assembler:
         if event.get("name") == "STEP":
             number = (event.get("args") or {}).get("n", len(self._trace.steps) + 1)
             self._trace.steps.append(Step(int(number), self._time(event)))
+        elif event.get("name") == "DROPPED":
+            self._trace.dropped += int((event.get("args") or {}).get("events", 0))
 
 
 class _Pending:

@@ -69,6 +69,12 @@ def test_files_of_other_times_and_clocks():
     assert len(merged.traces) == 1 and "another time" in merged.notes[0]
 
 
+def test_events_that_were_dropped():
+    events = Imagined(size=1).events()[0]
+    events += [{"ph": "i", "name": "DROPPED", "ts": 1, "args": {"events": count}} for count in (5, 7)]
+    assert "12 events of rank 0 are not in its file" in merge([read_trace(events)]).notes[0]
+
+
 def test_nothing_to_read(tmp_path):
     (tmp_path / "empty.json").write_text("")
     with pytest.raises(ValueError, match="no timeline in .*empty.json; make one with"):
