@@ -95,8 +95,8 @@ def _note_what_is_missing(job: Job) -> None:
     for trace in job.traces:
         if trace.dropped:
             job.notes.append(
-                f"{trace.dropped} events of rank {trace.rank} are not in its file: they came faster than they "
-                "could be written."
+                f"{trace.dropped} events of rank {trace.rank} are not in its file: "
+                "they came faster than they could be written."
             )
     if len({trace.host for trace in job.traces}) > 1 and not all(trace.aligned for trace in job.traces):
         job.notes.append("Some files do not say how their host's clock differs from rank 0's.")
