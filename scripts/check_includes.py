@@ -22,7 +22,7 @@ MAY_INCLUDE: Dict[str, Set[str]] = {
     "control": {"util", "world"},  # pure: no socket, no thread, no memory of others
     "host": {"util", "control"},
     "net": {"util", "world", "control"},
-    "watch": {"util", "world", "net"},
+    "watch": {"util", "world", "control", "net"},
     "paths/kernels": set(),
     "paths": {"util", "world", "control"},
     "paths/host": {"util", "world", "control", "host", "net", "paths", "paths/kernels"},

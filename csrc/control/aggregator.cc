@@ -47,9 +47,15 @@ std::shared_ptr<const CacheEntry> Aggregator::cached(uint32_t id) const {
   return it == cache_.end() ? nullptr : it->second;
 }
 
-std::vector<uint32_t> Aggregator::ready_cached(int source, const std::vector<uint32_t>& ids, double now) {
+int32_t Aggregator::speaker(int source, int32_t said) const {
+  const std::vector<int>& ranks = source_ranks_[static_cast<size_t>(source)];
+  return said < 0 && ranks.size() == 1 ? ranks.front() : said;
+}
+
+std::vector<uint32_t> Aggregator::ready_cached(int source, const ReadyIds& ready, double now) {
   std::vector<uint32_t> unknown;
-  for (uint32_t id : ids) {
+  for (size_t i = 0; i < ready.ids.size(); ++i) {
+    uint32_t id = ready.ids[i];
     auto entry = cached(id);
     if (!entry) {
       unknown.push_back(id);
@@ -59,6 +65,7 @@ std::vector<uint32_t> Aggregator::ready_cached(int source, const std::vector<uin
     Pending& p = pending(key, now);
     if (p.state[source]) continue;
     ++p.sources_ready;
+    p.last_rank = speaker(source, ready.last_ranks.empty() ? -1 : ready.last_ranks[i]);
     if (p.cached_id && p.cached_id != id) {
       p.state[source] = 2;
       add_variant(p, from_cache(*entry, sets_.at(key.first).of_source[source]));
@@ -71,13 +78,14 @@ std::vector<uint32_t> Aggregator::ready_cached(int source, const std::vector<uin
   return unknown;
 }
 
-void Aggregator::ready_full(int source, std::vector<Variant> variants, double now) {
+void Aggregator::ready_full(int source, std::vector<Variant> variants, double now, int32_t last_rank) {
   Key key{variants.front().description.process_set, variants.front().description.name};
   if (!sets_.count(key.first)) return;  // removed meanwhile; the rank has failed the tensor already
   Pending& p = pending(key, now);
   if (p.state[source]) return;
   p.state[source] = 2;
   ++p.sources_ready;
+  p.last_rank = speaker(source, last_rank);
   for (Variant& v : variants) add_variant(p, std::move(v));
   finish_if_complete(key);
 }
@@ -120,6 +128,7 @@ void Aggregator::finish_if_complete(const Key& key) {
       if (!p.state[s] && !source_absent(set, s)) return;
   }
   Complete done;
+  done.last_rank = p.last_rank;
   if (p.variants.empty()) {
     done.cached_id = p.cached_id;
   } else {
@@ -155,7 +164,7 @@ void Aggregator::expand(uint32_t id) {
   std::vector<int> below;
   for (auto& [source, members] : sets_.at(entry->description.process_set).of_source)
     below.insert(below.end(), members.begin(), members.end());
-  complete_.push_back({0, {from_cache(*entry, below)}});
+  complete_.push_back({0, {from_cache(*entry, below)}, -1});
   in_flight_.erase(id);
   if (old != retired_.end()) retired_.erase(old);
 }

@@ -23,6 +23,7 @@ namespace hvd {
 struct Complete {
   uint32_t cached_id = 0;         // non-zero: all sources sent this id, variants is empty
   std::vector<Variant> variants;  // else what they sent
+  int32_t last_rank = -1;         // whose word completed it; -1: unknown
 };
 
 struct CacheEntry {
@@ -50,9 +51,10 @@ class Aggregator {
   bool has_set(int id) const { return sets_.count(id) != 0; }
   const std::vector<int>& set_ranks(int id) const { return sets_.at(id).ranks; }
 
-  // Returns ids this node does not know (evicted meanwhile): the source must send them in full.
-  std::vector<uint32_t> ready_cached(int source, const std::vector<uint32_t>& ids, double now);
-  void ready_full(int source, std::vector<Variant> variants, double now);
+  // Returns ids this node does not know (evicted meanwhile): the source must send them in full. Who was last is known
+  // where one rank speaks through the source, and else said.
+  std::vector<uint32_t> ready_cached(int source, const ReadyIds& ready, double now);
+  void ready_full(int source, std::vector<Variant> variants, double now, int32_t last_rank = -1);
   void join(int rank);
   void partial(const PartialReport& report, double now);
   // A cached id this node sent up was unknown there; it comes back as a complete tensor in full.
@@ -84,6 +86,7 @@ class Aggregator {
   struct Pending {
     double since = 0;
     int sources_ready = 0;
+    int32_t last_rank = -1;
     std::vector<uint8_t> state;  // per source: 0 nothing, 1 by id, 2 in full
     uint32_t cached_id = 0;
     std::vector<Variant> variants;
@@ -92,6 +95,7 @@ class Aggregator {
 
   Pending& pending(const Key& key, double now);
   void finish_if_complete(const Key& key);
+  int32_t speaker(int source, int32_t said) const;
   bool source_absent(const SetInfo& set, int source) const;
   void add_variant(Pending& pending, Variant variant);
   Variant from_cache(const CacheEntry& entry, const std::vector<int>& ranks) const;

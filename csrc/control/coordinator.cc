@@ -19,6 +19,7 @@ bool Coordinator::has_work() const {
 
 Coordinator::Ready Coordinator::resolve(Complete complete) {
   Ready ready;
+  ready.last_rank = complete.last_rank;
   bool joined = false;
   int set = complete.cached_id ? aggregator_.cached(complete.cached_id)->description.process_set
                                : complete.variants.front().description.process_set;
@@ -188,6 +189,7 @@ Plan Coordinator::schedule() {
         ++it;
       }
     }
+    batch.last_rank = taken.empty() ? first.last_rank : taken.back().last_rank;  // they stand in order of completion
     plan_tensor(std::move(first), &batch, &plan);
     for (Ready& r : taken) plan_tensor(std::move(r), &batch, &plan);
     plan.batches.push_back(std::move(batch));

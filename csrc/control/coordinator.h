@@ -43,6 +43,7 @@ class Coordinator {
     int64_t bytes = 0;
     uint64_t devices = 0;  // devices_key
     uint64_t group = 0;
+    int32_t last_rank = -1;
     std::string error;
     int error_code = 0;
   };

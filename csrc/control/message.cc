@@ -148,16 +148,18 @@ uint64_t devices_key(const Description& d, const std::vector<Share>& shares) {
   return key ? key : 1;
 }
 
-std::string encode_ready_cached(const std::vector<uint32_t>& ids) {
+std::string encode_ready_cached(const std::vector<uint32_t>& ids, const std::vector<int32_t>& last_ranks) {
   Frame f(MessageType::ReadyCached);
   f.out.put_list(ids);
+  f.out.put_list(last_ranks);
   return f.finish();
 }
 
-std::string encode_ready_full(const std::vector<Variant>& variants) {
+std::string encode_ready_full(const std::vector<Variant>& variants, int32_t last_rank) {
   Frame f(MessageType::ReadyFull);
   f.out.put(static_cast<uint32_t>(variants.size()));
   for (const Variant& v : variants) put_variant(f.out, v);
+  f.out.put(last_rank);
   return f.finish();
 }
 
@@ -198,6 +200,7 @@ std::string encode_plan(const Plan& plan) {
     f.out.put(b.seq);
     f.out.put(b.process_set);
     f.out.put(b.kind);
+    f.out.put(b.last_rank);
     f.out.put(b.joined_last);
     f.out.put(b.new_process_set);
     f.out.put(b.error_code);
@@ -218,9 +221,21 @@ std::vector<uint32_t> decode_ids(Reader& body) {
   return ids;
 }
 
-std::vector<Variant> decode_variants(Reader& body) {
+ReadyIds decode_ready_cached(Reader& body) {
+  ReadyIds ready;
+  ready.ids = body.get_list<uint32_t>();
+  ready.last_ranks = body.get_list<int32_t>();
+  body.expect_end();
+  if (!ready.last_ranks.empty() && ready.last_ranks.size() != ready.ids.size())
+    throw ParseError("a ready message with fewer ranks than tensors");
+  return ready;
+}
+
+std::vector<Variant> decode_variants(Reader& body, int32_t* last_rank) {
   std::vector<Variant> variants(body.get_count(64));
   for (Variant& v : variants) v = get_variant(body);
+  auto last = body.get<int32_t>();
+  if (last_rank) *last_rank = last;
   body.expect_end();
   if (variants.empty()) throw ParseError("a ready message without a tensor");
   return variants;
@@ -253,11 +268,12 @@ Plan decode_plan(Reader& body) {
   plan.shutdown = body.get<uint8_t>() != 0;
   plan.departure = get_departure(body);
   plan.evicted = body.get_list<uint32_t>();
-  plan.batches.resize(body.get_count(36));
+  plan.batches.resize(body.get_count(40));
   for (Batch& b : plan.batches) {
     b.seq = body.get<uint64_t>();
     b.process_set = body.get<int32_t>();
     b.kind = body.get<int32_t>();
+    b.last_rank = body.get<int32_t>();
     b.joined_last = body.get<int32_t>();
     b.new_process_set = body.get<int32_t>();
     b.error_code = body.get<int32_t>();

@@ -70,8 +70,8 @@ struct Variant {
 
 enum class MessageType : uint8_t {
   // up
-  ReadyCached = 1,  // u32 ids
-  ReadyFull = 2,    // variants of one tensor
+  ReadyCached = 1,  // u32 ids, i32 ranks that were last
+  ReadyFull = 2,    // variants of one tensor, i32 rank that was last
   Join = 3,         // i32 rank
   Shutdown = 4,     // i32 rank, text: why it leaves
   Partial = 5,      // stall watch: a tensor some ranks of this subtree wait for
@@ -99,11 +99,18 @@ struct PlannedTensor {
   Variant value;
 };
 
+// Cached ids that are ready, and for each the rank that was ready last; without the ranks: whoever sent it was.
+struct ReadyIds {
+  std::vector<uint32_t> ids;
+  std::vector<int32_t> last_ranks;  // [ids] or none
+};
+
 // Tensors executed together. Every rank of the set executes batches in the order of seq.
 struct Batch {
   uint64_t seq = 0;
   int32_t process_set = 0;
   int32_t kind = 0;
+  int32_t last_rank = -1;       // the others waited for it to submit these; -1: unknown
   int32_t joined_last = -1;     // JOIN
   int32_t new_process_set = 0;  // ADD
   std::string error;            // non-empty: fail these tensors with it
@@ -118,8 +125,8 @@ struct Plan {
   std::vector<Batch> batches;
 };
 
-std::string encode_ready_cached(const std::vector<uint32_t>& ids);
-std::string encode_ready_full(const std::vector<Variant>& variants);
+std::string encode_ready_cached(const std::vector<uint32_t>& ids, const std::vector<int32_t>& last_ranks = {});
+std::string encode_ready_full(const std::vector<Variant>& variants, int32_t last_rank = -1);
 std::string encode_join(int32_t rank);
 std::string encode_shutdown(const Departure& departure);
 std::string encode_partial(const PartialReport& report);
@@ -127,7 +134,9 @@ std::string encode_plan(const Plan& plan);
 std::string encode_need_full(uint32_t id);
 
 std::vector<uint32_t> decode_ids(Reader& body);
-std::vector<Variant> decode_variants(Reader& body);
+ReadyIds decode_ready_cached(Reader& body);
+// last_rank may be null.
+std::vector<Variant> decode_variants(Reader& body, int32_t* last_rank = nullptr);
 int32_t decode_join(Reader& body);
 Departure decode_shutdown(Reader& body);
 PartialReport decode_partial(Reader& body);

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "util/clock.h"
+
 namespace hvd {
 
 bool Announcer::announce() {
@@ -13,7 +15,10 @@ bool Announcer::announce() {
   auto say_ids = [&] {
     if (!ids.empty()) node_.say_ready(std::exchange(ids, {}));
   };
+  double now = fresh_.empty() ? 0 : now_s();
   for (Entry* entry : fresh_) {
+    entry->announced = now;
+    recorder_.announced(entry->record, now);
     if (entry->description.kind == HVD_JOIN) {
       say_ids();
       node_.say_joined();

@@ -19,7 +19,7 @@ namespace hvd {
 
 class Announcer {
  public:
-  Announcer(Table& table, ControlNode& node) : table_(table), node_(node) {}
+  Announcer(Table& table, ControlNode& node, Recorder& recorder) : table_(table), node_(node), recorder_(recorder) {}
 
   // Tells the tree of everything that was queued since the last call; true if there was anything.
   bool announce();
@@ -42,6 +42,7 @@ class Announcer {
 
   Table& table_;
   ControlNode& node_;
+  Recorder& recorder_;
   std::map<Key, std::shared_ptr<const Known>> by_key_;
   std::unordered_map<uint32_t, std::shared_ptr<const Known>> by_id_;
   std::unordered_map<uint32_t, Key> announced_;  // ids said and not planned yet

@@ -35,6 +35,7 @@ hvd::Settings settings;  // guarded by life_mutex
 hvd::SharedSlot<Engine> engine;
 std::atomic<bool> forked{false};
 std::atomic<hvd_where_fn> where_callback{nullptr};
+std::atomic<int64_t> starts{0};  // engines that this process has had
 thread_local std::string last_error;
 
 int32_t fail(int code, const std::string& text) {
@@ -87,6 +88,7 @@ Result guarded(F body) {
 void after_fork_in_child() {
   auto* inherited = new std::shared_ptr<Engine>(engine.unlocked());
   if (!*inherited) return;
+  hvd::QuitSignal::after_fork_in_child();
   for (int fd : (*inherited)->descriptors()) close(fd);
   new (&engine) hvd::SharedSlot<Engine>();
   new (&life_mutex) std::mutex();
@@ -181,6 +183,7 @@ int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links
     std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
     auto e = std::make_shared<Engine>(hvd::Topology(*world), std::move(inheritance), settings);
     e->set_where(where_callback);
+    ++starts;
     engine.store(e);
     forked = false;
     return HVD_OK;
@@ -365,7 +368,22 @@ int32_t hvd_timeline_stop(void) {
 }
 
 int64_t hvd_metrics(char* buffer, int64_t cap) {
-  return guarded<int64_t>([&] { return copy_text(running()->metrics(), buffer, cap); });
+  return guarded<int64_t>([&] { return copy_text(running()->metrics(starts - 1), buffer, cap); });
+}
+
+int64_t hvd_now(char* buffer, int64_t cap) {
+  return guarded<int64_t>([&] { return copy_text(running()->now(), buffer, cap); });
+}
+
+int64_t hvd_recent(char* buffer, int64_t cap) {
+  return guarded<int64_t>([&] { return copy_text(running()->recent(), buffer, cap); });
+}
+
+int32_t hvd_mark(const char* text) {
+  return guarded<int32_t>([&] {
+    running()->mark(text);
+    return HVD_OK;
+  });
 }
 
 int64_t hvd_device_report(char* buffer, int64_t cap) {

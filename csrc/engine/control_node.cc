@@ -59,7 +59,7 @@ void ControlNode::say_ready(const std::vector<uint32_t>& ids) {
   metrics_.cached_announcements += static_cast<int64_t>(ids.size());
   if (!node_) return channels_.up->send(encode_ready_cached(ids));
   trace_ready(ids);
-  for (uint32_t id : node_->ready_cached(0, ids, now_s())) listener_.need_full(id);
+  for (uint32_t id : node_->ready_cached(0, {ids, {}}, now_s())) listener_.need_full(id);
 }
 
 void ControlNode::say_ready(const Description& description, const Share& share) {
@@ -116,16 +116,17 @@ void ControlNode::from_source(int source, MessageType type, std::string_view bod
   Reader reader(body);
   switch (type) {
     case MessageType::ReadyCached: {
-      auto ids = decode_ids(reader);
-      trace_ready(ids);
-      for (uint32_t id : node_->ready_cached(source, ids, now_s()))
+      ReadyIds ready = decode_ready_cached(reader);
+      trace_ready(ready.ids);
+      for (uint32_t id : node_->ready_cached(source, ready, now_s()))
         channels_.sources[source]->send(encode_need_full(id));
       break;
     }
     case MessageType::ReadyFull: {
-      auto variants = decode_variants(reader);
+      int32_t last_rank = -1;
+      auto variants = decode_variants(reader, &last_rank);
       trace_ready(variants);
-      node_->ready_full(source, std::move(variants), now_s());
+      node_->ready_full(source, std::move(variants), now_s(), last_rank);
       break;
     }
     case MessageType::Join: {
@@ -157,17 +158,22 @@ void ControlNode::from_parent(MessageType type, std::string_view body) {
 
 // Leaders that are not the root: what is complete below goes up, cached ids in one message.
 void ControlNode::pass_up() {
-  std::vector<uint32_t> ids;
+  ReadyIds ready;
+  auto send_ids = [&] {
+    if (!ready.ids.empty()) channels_.up->send(encode_ready_cached(ready.ids, ready.last_ranks));
+    ready = {};
+  };
   for (Complete& done : node_->take_complete()) {
     if (done.cached_id) {
       node_->sent_up(done.cached_id);
-      ids.push_back(done.cached_id);
+      ready.ids.push_back(done.cached_id);
+      ready.last_ranks.push_back(done.last_rank);
     } else {
-      if (!ids.empty()) channels_.up->send(encode_ready_cached(std::exchange(ids, {})));
-      channels_.up->send(encode_ready_full(done.variants));
+      send_ids();
+      channels_.up->send(encode_ready_full(done.variants, done.last_rank));
     }
   }
-  if (!ids.empty()) channels_.up->send(encode_ready_cached(ids));
+  send_ids();
 }
 
 bool ControlNode::plan_if_due() {
@@ -223,15 +229,15 @@ void ControlNode::report_partial(const Waiting& w, double now) {
 void ControlNode::trace_ready(const std::vector<uint32_t>& ids) {
   if (!coordinator_ || !timeline_.active()) return;
   for (uint32_t id : ids)
-    if (auto entry = node_->cached(id))
-      timeline_.negotiate_begin(entry->description.name, entry->description.kind_text());
+    if (auto entry = node_->cached(id)) timeline_.negotiate_begin(described(entry));
 }
 
 void ControlNode::trace_ready(const std::vector<Variant>& variants) {
   if (!coordinator_ || !timeline_.active()) return;
   for (const Variant& v : variants) {
-    timeline_.negotiate_begin(v.description.name, v.description.kind_text());
-    for (const Share& s : v.shares) timeline_.ready(v.description.name, s.rank);
+    auto what = std::make_shared<const Description>(v.description);
+    timeline_.negotiate_begin(what);
+    for (const Share& s : v.shares) timeline_.ready(what, s.rank);
   }
 }
 
@@ -239,8 +245,8 @@ void ControlNode::trace_planned(const Plan& plan) {
   if (!coordinator_ || !timeline_.active()) return;
   for (const Batch& batch : plan.batches)
     for (const PlannedTensor& t : batch.tensors) {
-      if (t.full) timeline_.negotiate_end(t.value.description.name);
-      else if (auto entry = node_->cached(t.id)) timeline_.negotiate_end(entry->description.name);
+      if (t.full) timeline_.negotiate_end(std::make_shared<const Description>(t.value.description), batch.last_rank);
+      else if (auto entry = node_->cached(t.id)) timeline_.negotiate_end(described(entry), batch.last_rank);
     }
 }
 

@@ -8,6 +8,7 @@
 //   driver     who drives, who sleeps                          any thread
 //   stall      who is everybody waiting for?                   driving thread, watch thread
 //   ending     who left, and why                               any thread
+//   recorder   the last collectives of this rank               any thread
 //   liveness   who is still there?                             watch thread
 //
 // This class only makes the rooms, connects them, and decides what an end of the job means.
@@ -17,6 +18,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +40,8 @@
 #include "util/settings.h"
 #include "watch/liveness.h"
 #include "watch/metrics.h"
+#include "watch/quit_signal.h"
+#include "watch/recorder.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
 
@@ -84,9 +89,16 @@ class Engine : private ControlNode::Listener {
 
   void start_timeline(const std::string& path, bool mark_cycles);
   void stop_timeline() { timeline_.stop(); }
-  std::string metrics() const { return metrics_.json(); }
+  // As the header says; observe.cc. restarts: how often this process has started an engine before.
+  std::string metrics(int64_t restarts);
+  std::string now();
+  std::string recent() const { return recorder_.json(); }
+  // A step is done, or with a text: a mark of the user's.
+  void mark(const char* text);
   std::string device_report() const { return paths_.report(); }
   void set_where(hvd_where_fn where) { where_ = where; }
+  // Says on standard error what this rank does, did last, and where it is.
+  void show();
   // Everything a forked child must close so that our death is still seen.
   std::vector<int> descriptors() const;
 
@@ -99,6 +111,12 @@ class Engine : private ControlNode::Listener {
   void need_full(uint32_t id) override { announcer_.say_in_full(id); }
   void change_process_sets(const Batch& batch);
   void end_after(const std::string& reason);
+  void note_missing();
+  // Puts a line with this rank's last collectives into the flight recorder's file, if there is one.
+  bool write_down(const std::string& why, bool with_stacks);
+  // The same when the job fails; returns what to add to its error.
+  std::string after_failure(const std::string& why);
+  std::string where();
   // The watch thread.
   void tick();
 
@@ -112,6 +130,7 @@ class Engine : private ControlNode::Listener {
 
   const Settings settings_;
   Metrics metrics_;
+  Recorder recorder_;
   Timeline timeline_;
   const LinkSecurity security_;
   Segment segment_;
@@ -130,6 +149,17 @@ class Engine : private ControlNode::Listener {
   StallWatch stall_;
   Driver driver_;
   std::atomic<bool> stopped_{false};
+  // Leaders: who has not submitted what waits longest. The driving thread says it when asked.
+  struct Missing {
+    std::string name;
+    std::vector<int> ranks;
+  };
+  std::mutex failure_mutex_;
+  std::optional<bool> failure_kept_;  // guarded by failure_mutex_: whether it could be written down
+  std::atomic<bool> missing_wanted_{false};
+  std::mutex missing_mutex_;
+  Missing missing_;  // guarded by missing_mutex_
+  QuitSignal quit_signal_;
 };
 
 extern const char kNotInitialisedText[];

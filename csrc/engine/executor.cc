@@ -7,12 +7,11 @@
 
 #include "engine/driver.h"
 #include "util/clock.h"
-#include "util/dtype.h"
 
 namespace hvd {
 
 Executor::Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
-                   Timeline& timeline, Metrics& metrics, Callbacks callbacks)
+                   Timeline& timeline, Metrics& metrics, Recorder& recorder, int64_t capacity, Callbacks callbacks)
     : topology_(topology),
       table_(table),
       announcer_(announcer),
@@ -20,6 +19,8 @@ Executor::Executor(const Topology& topology, Table& table, Announcer& announcer,
       segment_(segment),
       timeline_(timeline),
       metrics_(metrics),
+      recorder_(recorder),
+      capacity_(capacity),
       callbacks_(std::move(callbacks)) {}
 
 void Executor::execute(const Batch& batch) {
@@ -29,6 +30,7 @@ void Executor::execute(const Batch& batch) {
   flight->seq = batch.seq;
   flight->kind = batch.kind;
   flight->process_set = batch.process_set;
+  flight->last_rank = batch.last_rank;
   flight->layout = std::move(layout);
   announcer_.match(batch, flight.get());
   if (!batch.error.empty()) {
@@ -45,9 +47,16 @@ void Executor::execute(const Batch& batch) {
 void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
   Flight& flight = *owned;
   flight.since = now_s();
+  double ready = 0;
+  for (const Tensor* tensor : flight.tensors)
+    if (const auto* entry = static_cast<const Entry*>(tensor)) {
+      recorder_.started(entry->record, flight.since, flight.last_rank);
+      ready = std::max(ready, entry->announced);
+    }
+  metrics_.batch_starts(flight.since, ready, flight.last_rank);
   flight.traced = timeline_.active();
-  if (flight.traced)
-    for (const auto& agreed : flight.agreed) timeline_.begin(agreed->description.name, agreed->description.kind_text());
+  flight.phases = flight.traced ? &flight.phase_log : nullptr;
+  if (flight.traced) trace_begin(flight);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     note(flight, false);
@@ -66,21 +75,13 @@ void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
 
 void Executor::ended(PlannedBatch& batch, const Status& status) {
   auto& flight = static_cast<Flight&>(batch);
-  ++metrics_.batches;
-  auto tensors = static_cast<int64_t>(flight.tensors.size());
-  metrics_.tensors += tensors;
-  if (tensors > 1) metrics_.fused_tensors += tensors;
   int64_t bytes = 0;
   for (const Tensor* tensor : flight.tensors)
     if (tensor) bytes += static_cast<int64_t>(tensor->bytes);
-  metrics_.bytes += bytes;
-  metrics_.execute_us += static_cast<int64_t>((now_s() - flight.since) * 1e6);
-  if (flight.traced)
-    for (size_t i = 0; i < flight.agreed.size(); ++i) {
-      const Description& d = flight.agreed[i]->description;
-      timeline_.end(d.name, dtype_name(d.dtype),
-                    shape_text(flight.tensors[i] ? flight.tensors[i]->output_shape : d.shape));
-    }
+  metrics_.batch_ended({flight.agreed.front()->description.kind_text(), static_cast<int64_t>(flight.tensors.size()),
+                        bytes, capacity_, flight.since},
+                       now_s());
+  if (flight.traced) trace_end(flight);
   if (!status.ok()) ++metrics_.errors;
   // Once the job is over its own text says more than what became of one batch.
   table_.complete(flight.tensors, !status.ok() && table_.over() ? table_.ended() : status);
@@ -127,6 +128,28 @@ void Executor::note(const Flight& flight, bool over) {
                       flight.agreed.size() > 1 ? "' and others" : "'"});
 }
 
+void Executor::trace_begin(Flight& flight) {
+  flight.phase_log.clear();
+  for (size_t i = 0; i < flight.agreed.size(); ++i) {
+    Timeline::Life life;
+    if (const auto* entry = static_cast<const Entry*>(flight.tensors[i]))
+      life = {entry->since, entry->announced, 0, static_cast<int64_t>(entry->bytes), 0, -1};
+    life.started = flight.since;
+    life.seq = flight.seq;
+    life.last_rank = flight.last_rank;
+    timeline_.begin(described(flight.agreed[i]), life);
+  }
+}
+
+// What the time of a batch went into stands with its first tensor.
+void Executor::trace_end(const Flight& flight) {
+  for (const PhaseSpan& span : flight.phase_log.told(flight.since))
+    timeline_.span(described(flight.agreed.front()), kPhaseNames[static_cast<size_t>(span.phase)], span.from, span.to);
+  for (size_t i = 0; i < flight.agreed.size(); ++i)
+    timeline_.end(described(flight.agreed[i]),
+                  flight.tensors[i] ? flight.tensors[i]->output_shape : flight.agreed[i]->description.shape);
+}
+
 bool Executor::drain(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
   return landed_.wait_for(lock, std::chrono::duration<double>(seconds),
@@ -137,7 +160,8 @@ std::optional<Executor::Oldest> Executor::oldest() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (in_flight_.empty()) return std::nullopt;
   const Flight& first = *in_flight_.front();
-  return Oldest{first.since, first.agreed.front()->description.name};
+  const Description& what = first.agreed.front()->description;
+  return Oldest{first.since, what.name, what.kind_text()};
 }
 
 }  // namespace hvd

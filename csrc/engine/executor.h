@@ -20,6 +20,7 @@
 #include "paths/data_path.h"
 #include "paths/paths.h"
 #include "watch/metrics.h"
+#include "watch/recorder.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
 
@@ -31,8 +32,9 @@ class Executor : public BatchEnd {
     std::function<void()> ended_elsewhere;           // a batch ended on a thread that does not drive
     std::function<void(const std::string&)> broken;  // the job cannot go on
   };
+  // capacity: bytes that a batch may have.
   Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
-           Timeline& timeline, Metrics& metrics, Callbacks callbacks);
+           Timeline& timeline, Metrics& metrics, Recorder& recorder, int64_t capacity, Callbacks callbacks);
 
   // Starts a batch of tensors. Throws JobAborted; its entries then wait in the table for what the job's end brings.
   void execute(const Batch& batch);
@@ -40,10 +42,11 @@ class Executor : public BatchEnd {
   // Until nothing is in flight; false if that took longer.
   bool drain(double seconds);
 
-  // For the stall watch: the batch that is under way for longest.
+  // For those who watch: the batch that is under way for longest.
   struct Oldest {
     double since;
     std::string name;
+    const char* kind;
   };
   std::optional<Oldest> oldest();
 
@@ -53,7 +56,9 @@ class Executor : public BatchEnd {
  private:
   struct Flight : PlannedBatch {
     double since = 0;
+    int32_t last_rank = -1;  // was ready last
     bool traced = false;
+    Phases phase_log;
     bool landing = false;  // no longer in flight, not idle yet
   };
 
@@ -63,6 +68,8 @@ class Executor : public BatchEnd {
   std::unique_ptr<Flight> land(PlannedBatch& batch);
   void recycle(std::unique_ptr<Flight> flight);
   void note(const Flight& flight, bool over);
+  void trace_begin(Flight& flight);
+  void trace_end(const Flight& flight);
 
   const Topology& topology_;
   Table& table_;
@@ -71,6 +78,8 @@ class Executor : public BatchEnd {
   Segment& segment_;
   Timeline& timeline_;
   Metrics& metrics_;
+  Recorder& recorder_;
+  const int64_t capacity_;
   const Callbacks callbacks_;
 
   std::mutex mutex_;

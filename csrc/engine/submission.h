@@ -31,6 +31,8 @@ struct Entry : Tensor {
   int64_t value = 0;       // join: who joined last; a new process set's id
   uint32_t sent_id = 0;    // cached id it was announced by; driving thread
   double since = 0;        // when it was submitted
+  double announced = 0;    // when the tree was told; driving thread
+  uint64_t record = 0;     // its number in the flight recorder
   bool in_flight = false;  // a data path has it; guarded by the table
 };
 

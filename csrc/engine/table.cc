@@ -38,7 +38,12 @@ int64_t Table::add(std::shared_ptr<Submission> submission) {
   submission->remaining = static_cast<int32_t>(entries.size());
   int64_t handle = next_handle_++;
   submission->handle = handle;
-  for (Entry& entry : entries) queue_.push_back(&entry);
+  for (Entry& entry : entries) {
+    const Description& d = entry.description;
+    entry.record = recorder_.queued(
+        {d.name, d.kind_text(), d.dtype, entry.shape, static_cast<int64_t>(entry.bytes), d.process_set}, now);
+    queue_.push_back(&entry);
+  }
   metrics_.submitted += static_cast<int64_t>(entries.size());
   handles_[handle] = std::move(submission);
   return handle;
@@ -69,13 +74,18 @@ bool Table::outstanding() {
   return !pending_.empty();
 }
 
+size_t Table::depth() {
+  Lock lock(mutex_);
+  return pending_.size();
+}
+
 std::optional<Table::Oldest> Table::oldest() {
   Lock lock(mutex_);
   const Entry* first = nullptr;
   for (auto& [key, entry] : pending_)
     if (!first || entry->since < first->since) first = entry;
   if (!first) return std::nullopt;
-  return Oldest{first->since, first->description.name};
+  return Oldest{first->since, first->description.name, first->description.kind_text()};
 }
 
 void Table::take_queued(std::vector<Entry*>* entries) {
@@ -125,6 +135,9 @@ void Table::end_entry(Entry* entry, const Status& status, std::vector<std::share
   pending_.erase(it);
   Submission* submission = entry->owner;
   const Status& own = status.ok() ? entry->problem : status;
+  double now = now_s();
+  recorder_.ended(entry->record, now, own.ok());
+  metrics_.latency.add(static_cast<int64_t>((now - entry->since) * 1e6));
   if (!own.ok() && submission->status.ok()) submission->status = own;
   if (--submission->remaining == 0) done->push_back(handles_.at(submission->handle));
 }

@@ -18,13 +18,15 @@
 #include "engine/submission.h"
 #include "util/status.h"
 #include "watch/metrics.h"
+#include "watch/recorder.h"
 #include "world/topology.h"
 
 namespace hvd {
 
 class Table {
  public:
-  Table(const Topology& topology, Metrics& metrics) : topology_(topology), metrics_(metrics) {}
+  Table(const Topology& topology, Metrics& metrics, Recorder& recorder)
+      : topology_(topology), metrics_(metrics), recorder_(recorder) {}
 
   // ---- submissions ----
   // Queues a submission and returns its handle. Throws Refused: the job is over, a name is taken, or its process set
@@ -35,10 +37,12 @@ class Table {
   // Forgets a submission, as soon as it is done.
   void release(int64_t handle);
   bool outstanding();
-  // For the stall watch: the submission that waits longest.
+  size_t depth();  // tensors that are not done
+  // For those who watch: the submission that waits longest.
   struct Oldest {
     double since;
     std::string name;
+    const char* kind;
   };
   std::optional<Oldest> oldest();
 
@@ -90,6 +94,7 @@ class Table {
 
   const Topology& topology_;
   Metrics& metrics_;
+  Recorder& recorder_;
 
   std::mutex mutex_;
   std::vector<Entry*> queue_;  // not announced yet

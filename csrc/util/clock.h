@@ -12,6 +12,13 @@ inline double now_s() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+// Seconds since 1970 on this host's clock, which may jump.
+inline double epoch_s() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 // Tells the core that this is a wait loop.
 inline void cpu_relax() {
 #if defined(__x86_64__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import json
 import logging
 import os
 import threading
@@ -18,6 +17,7 @@ from horovod.common import (
     engine,
     exit_reason,
     names,
+    observation,
     stack_line,
     topology,
 )
@@ -242,14 +242,8 @@ class HorovodBasics:
         status = _native.lib().hvd_timeline_stop()
         engine.raise_for(status, _native.last_error() if status else "")
 
-    def metrics(self) -> Dict[str, Any]:
-        """The engine's counters."""
-        lib = _native.lib()
-        needed = lib.hvd_metrics(None, 0)
-        buffer = ctypes.create_string_buffer(int(needed) + 256)
-        lib.hvd_metrics(buffer, len(buffer))
-        counters: Dict[str, Any] = json.loads(buffer.value or b"{}")
-        return counters
+    metrics = staticmethod(observation.metrics)
+    mark = staticmethod(observation.mark)
 
     # -------------------------------------------------------------------------- capabilities --
 

@@ -8,6 +8,7 @@ gives `init`, `rank`, ... `metrics`, the process sets, the reductions and `barri
 
 from __future__ import annotations
 
+from horovod.common import observation
 from horovod.common.barriers import barrier
 from horovod.common.basics import basics
 from horovod.common.constants import Adasum, Average, Max, Min, Product, Sum
@@ -19,7 +20,8 @@ shutdown = basics.shutdown
 is_initialized = basics.is_initialized
 start_timeline = basics.start_timeline
 stop_timeline = basics.stop_timeline
-metrics = basics.metrics
+metrics = observation.metrics
+mark = observation.mark
 size = basics.size
 local_size = basics.local_size
 cross_size = basics.cross_size
@@ -42,7 +44,7 @@ __all__ = [
     "Adasum", "Average", "HorovodInternalError", "Max", "Min", "ProcessSet", "Product", "Sum",
     "add_process_set", "barrier", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built",
     "global_process_set", "gloo_built", "gloo_enabled", "init", "is_homogeneous", "is_initialized",
-    "local_rank", "local_size", "metrics", "mpi_built", "mpi_enabled", "mpi_threads_supported",
+    "local_rank", "local_size", "mark", "metrics", "mpi_built", "mpi_enabled", "mpi_threads_supported",
     "nccl_built", "rank", "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline",
     "stop_timeline",
 ]  # fmt: skip

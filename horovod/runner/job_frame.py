@@ -7,6 +7,7 @@ subclass: _start -> host runners -> events -> _supervise -> everything ended
 from __future__ import annotations
 
 import queue
+import signal
 import time
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
@@ -47,7 +48,7 @@ class JobFrame:
         self._output = self._make_output()
         patience = _READER_SECONDS
         try:
-            with Signals(lambda number: self._events.put(Interrupted(number)), self._pause):
+            with Signals(lambda number: self._events.put(Interrupted(number)), self._pause, self._show):
                 try:
                     self._start()
                     self._supervise()
@@ -114,6 +115,11 @@ class JobFrame:
 
     def _close_rest(self, patience: float) -> None:
         """Closes what else there is before the store and the output are closed."""
+
+    def _show(self) -> None:
+        """Has every rank say what it does, and where it is."""
+        for runner in self._runners.values():
+            runner.signal(signal.SIGQUIT)
 
     def _pause(self) -> None:
         for runner in self._runners.values():

@@ -12,14 +12,14 @@ import pytest
 from horovod.common import lifecycle
 
 
-@pytest.mark.parametrize("front_end", ["numpy", "torch", "jax", "mxnet"])
+@pytest.mark.parametrize("front_end", ["numpy", "torch", "jax", "mxnet", "tensorflow"])
 def test_every_front_end_has_the_lifecycle_names(front_end):
     if front_end != "numpy":
         pytest.importorskip(front_end)
     module = importlib.import_module(f"horovod.{front_end}")
     missing = set(lifecycle.__all__) - set(module.__all__)
     assert not missing
-    own = {"barrier"} if front_end == "jax" else set()  # refused inside of programs there
+    own = {"barrier"} if front_end in ("jax", "tensorflow") else set()  # refused inside of programs there
     for name in set(lifecycle.__all__) - own:
         assert getattr(module, name) == getattr(lifecycle, name), name
 

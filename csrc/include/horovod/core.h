@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define HVD_API __attribute__((visibility("default")))
-#define HVD_API_VERSION 3
+#define HVD_API_VERSION 4
 
 /* Error classes; skins map them to their framework's exception types. */
 enum hvd_status {
@@ -240,11 +240,23 @@ HVD_API int32_t hvd_timeline_start(const char* path, int32_t mark_cycles);
 HVD_API int32_t hvd_timeline_stop(void);
 /* Counters as a JSON object, e.g. {"batches": 12, "tensors": 161, ...}. Returns the length needed. */
 HVD_API int64_t hvd_metrics(char* buffer, int64_t cap);
+/* What this rank does now, as a JSON object: {"state": "idle" (nothing is outstanding: the script computes), "waiting"
+ * or "working", "name", "kind", "since_s": 1.2, "missing": [3] (as far as this rank knows), "queue": 4}. Returns the
+ * length needed. */
+HVD_API int64_t hvd_now(char* buffer, int64_t cap);
+/* The flight recorder, as a JSON array: the last 1000 collectives of this rank, oldest first, each with "seq", "name",
+ * "kind", "dtype", "shape", "bytes", "process_set", "state" ("queued", "announced", "running", "done" or "failed"),
+ * "queued_us", "ready_us", "started_us", "ended_us" (microseconds since 1970, 0: not yet), "last_rank" (who was ready
+ * last, -1: unknown) and "waited_us". Returns the length needed. */
+HVD_API int64_t hvd_recent(char* buffer, int64_t cap);
+/* Marks this moment. NULL: a step of the training is done; steps are counted and timed. Else a text for the timeline.
+ */
+HVD_API int32_t hvd_mark(const char* text);
 /* What was found for GPUs and which way their tensors go, as a JSON object; "{}" before the first GPU tensor. Returns
  * the length needed. */
 HVD_API int64_t hvd_device_report(char* buffer, int64_t cap);
-/* Called (on a helper thread) when the stall watch asks this rank where it is; writes a short text such as
- * "train.py:41 in step". NULL to clear. */
+/* Called (on a helper thread) when the stall watch asks this rank where it is; writes a line such as
+ * "train.py:41 in step", then the stacks of all threads, and returns their length. NULL to clear. */
 typedef int32_t (*hvd_where_fn)(char* buffer, int32_t cap);
 HVD_API void hvd_set_where(hvd_where_fn where);
 

@@ -42,6 +42,7 @@ Plan sample_plan() {
 
 std::vector<std::string> samples() {
   return {encode_ready_cached({1, 2, 3}),
+          encode_ready_cached({4, 5}, {0, 7}),
           encode_ready_full({sample_variant(), sample_variant()}),
           encode_join(3),
           encode_shutdown({2, "KeyError"}),
@@ -53,7 +54,7 @@ std::vector<std::string> samples() {
 void decode(MessageType type, std::string_view body) {
   Reader in(body);
   switch (type) {
-    case MessageType::ReadyCached:
+    case MessageType::ReadyCached: decode_ready_cached(in); break;
     case MessageType::NeedFull: decode_ids(in); break;
     case MessageType::ReadyFull: decode_variants(in); break;
     case MessageType::Partial: decode_partial(in); break;
@@ -86,12 +87,18 @@ int parse(const std::string& bytes, size_t piece) {
 }  // namespace
 
 TEST(round_trip) {
-  const std::string full = encode_ready_full({sample_variant()});
+  const std::string full = encode_ready_full({sample_variant()}, 6);
   Reader in(std::string_view(full).substr(5));
-  const std::vector<Variant> variants = decode_variants(in);
+  int32_t last_rank = -1;
+  const std::vector<Variant> variants = decode_variants(in, &last_rank);
+  CHECK_EQ(last_rank, 6);
   CHECK_EQ(variants.size(), size_t(1));
   CHECK(variants[0].description == sample_variant().description);
   CHECK(variants[0].shares == sample_variant().shares);
+
+  const std::string ids = encode_ready_cached({4, 5}, {0, 7});
+  Reader ready(std::string_view(ids).substr(5));
+  CHECK(decode_ready_cached(ready).last_ranks == std::vector<int32_t>({0, 7}));
 
   const std::string plan = encode_plan(sample_plan());
   Reader body(std::string_view(plan).substr(5));

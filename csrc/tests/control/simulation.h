@@ -192,11 +192,13 @@ class Simulation {
     while (parser.next(&type, &body)) {
       Reader in(body);
       if (type == MessageType::ReadyCached) {
-        for (uint32_t id : host.aggregator->ready_cached(up.source, decode_ids(in), 0.0)) {
+        for (uint32_t id : host.aggregator->ready_cached(up.source, decode_ready_cached(in), 0.0)) {
           down_[{up.host, up.source}].push_back(encode_need_full(id));
         }
       } else if (type == MessageType::ReadyFull) {
-        host.aggregator->ready_full(up.source, decode_variants(in), 0.0);
+        int32_t last_rank = -1;
+        auto variants = decode_variants(in, &last_rank);
+        host.aggregator->ready_full(up.source, std::move(variants), 0.0, last_rank);
       } else if (type == MessageType::Join) {
         const int rank = in.get<int32_t>();
         host.aggregator->join(rank);
@@ -216,20 +218,21 @@ class Simulation {
   // What is complete below a host goes to the coordinator, or one level up: ids in one message.
   void forward_complete(int h) {
     SimulatedHost& host = hosts_[h];
-    std::vector<uint32_t> ids;
+    ReadyIds ready;
     std::vector<std::string> full;
     for (Complete& c : host.aggregator->take_complete()) {
       if (h == 0) {
         coordinator_->accept(std::move(c));
       } else if (c.cached_id) {
         host.aggregator->sent_up(c.cached_id);
-        ids.push_back(c.cached_id);
+        ready.ids.push_back(c.cached_id);
+        ready.last_ranks.push_back(c.last_rank);
       } else {
-        full.push_back(encode_ready_full(c.variants));
+        full.push_back(encode_ready_full(c.variants, c.last_rank));
       }
     }
     if (h == 0) return;
-    if (!ids.empty()) post(host.parent, source_of_child(h), encode_ready_cached(ids));
+    if (!ready.ids.empty()) post(host.parent, source_of_child(h), encode_ready_cached(ready.ids, ready.last_ranks));
     for (std::string& bytes : full) post(host.parent, source_of_child(h), std::move(bytes));
   }
 

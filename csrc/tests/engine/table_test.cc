@@ -17,7 +17,8 @@ struct World {
   std::vector<const char*> pointers;
   Topology topology{describe_world(0, host_of, names, &pointers)};
   Metrics metrics;
-  Table table{topology, metrics};
+  Recorder recorder{0};
+  Table table{topology, metrics, recorder};
   std::vector<std::string> ends;  // what callbacks said
 
   World() { table.add_set(0, layout({0, 1})); }

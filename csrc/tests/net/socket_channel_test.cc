@@ -29,7 +29,7 @@ Heard listen(Channel& channel) {
     std::string_view body;
     while (channel.parser().next(&type, &body)) {
       Reader in(body);
-      heard.ids.push_back(decode_ids(in));
+      heard.ids.push_back(decode_ready_cached(in).ids);
     }
   } catch (const JobAborted& aborted) {
     heard.end = aborted.what();
