@@ -10,6 +10,7 @@ import sys
 import pytest
 from launching import ROOT, horovodrun
 
+from horovod.common import timelines
 from horovod.runner.report.analysis import analyse
 from horovod.runner.report.reading import read_job
 
@@ -33,8 +34,19 @@ def test_the_slow_rank_is_named(tmp_path, slow):
     assert (len(analysis.steps), analysis.steps_found) == (9, "marked")
     names = {row.name: row for row in analysis.tensors}
     assert names["allreduce.gradient.1"].count == 10 and names["allreduce.gradient.1"].bytes == 2_000_000
+    _one_file_says_the_same(tmp_path, analysis)
     waits = {one.rank: one.wait for one in analysis.spendings}
     assert min(waits, key=waits.__getitem__) == slow
+
+
+def _one_file_says_the_same(folder, analysis):
+    """What horovod.common.timelines puts together is read as well."""
+    parts = [str(folder / name) for name in os.listdir(folder) if name.startswith("timeline")]
+    timelines.main([str(folder / "all.json"), *parts])
+    whole = analyse(read_job([str(folder / "all.json")]))
+    assert whole.window == pytest.approx(analysis.window) and whole.steps_found == "marked"
+    for rank, by_culprit in analysis.waits.items():
+        assert whole.waits[rank] == pytest.approx(by_culprit)
 
 
 def test_after_a_kill(tmp_path):

@@ -7,9 +7,9 @@ import sys
 import time
 
 import numpy as np
-from horovod.common.observation import step_done
 
 import horovod.numpy as hvd
+from horovod.common.observation import step_done
 
 hvd.init()
 slow, steps = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10
