@@ -63,7 +63,10 @@ def read_traces(events: Iterable[Event]) -> List[Trace]:
     """The traces in a file's events: one, or several of a file that was put together; none of other files."""
     whole = _File()
     for event in events:
-        whole.assembler(event).add(event)
+        try:
+            whole.assembler(event).add(event)
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            pass  # not as we write it, e.g. {"ts": null}: somebody else's event
     return [trace for one in whole.assemblers for trace in [one.finish()] if trace is not None]
 
 

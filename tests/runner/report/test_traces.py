@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from timelines import EPOCH, Imagined
 from traces_of import trace_of
 
@@ -122,3 +124,28 @@ def test_a_barrier_with_a_span_is_counted_once():
     ]
     events = [{"ph": "X", "name": n, "ts": ts, "dur": d, "args": {"tensor": n[-4:]}} for n, ts, d in spans]
     assert [op.kind for op in trace_of([START, *events]).operations] == ["BARRIER", "JOIN", "JOIN"]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.sampled_from(["0", "ALLREDUCE", "QUEUED"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["tensor", "n", "rank"]), inner)
+    ),
+    max_leaves=4,
+)
+KEYS = ["ph", "name", "ts", "dur", "pid", "tid", "args"]
+STRANGE = st.dictionaries(st.sampled_from(KEYS), JSON | st.sampled_from(list("MXBEi")), max_size=7)
+
+
+@given(st.lists(STRANGE, max_size=8))
+def test_strange_events_are_passed_over(strange):
+    """Other tools write into such files, too: what is ours is still read."""
+    ours = Imagined(size=1, steps=1, tensors=1).events()[0]
+    operations = trace_of(
+        [*ours[:1], *(one for one in strange if one.get("ph") != "M"), *ours[1:]]
+    ).operations
+    assert any(op.name == "grad.0" and op.bytes == 1 << 20 for op in operations)
