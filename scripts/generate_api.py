@@ -59,7 +59,7 @@ SECTIONS = {
     "Objects": r".*_object(_fn)?$",
     "Life and place": r"init$|shutdown$|is_|(local_|cross_)?(rank|size)(_op)?$",
     "Process sets": r".*[pP]rocess_?[sS]et.*",
-    "Timeline and counters": r".*timeline$|metrics$",
+    "Timeline and counters": r".*timeline$|metrics$|mark$",
     "What is there": r".*_(built|enabled|supported)$",
     "Constants": r"(Average|Sum|Adasum|Min|Max|Product)$",
 }
