@@ -69,6 +69,7 @@ SUITES = [
             "tests/tensorflow/test_sparse.py",
             "tests/tensorflow/test_tape.py",
             "tests/tensorflow/test_training.py",
+            "tests/tensorflow/data",
             "tests/keras/test_loss_scaling.py",
             "tests/keras/test_training.py",
         ],

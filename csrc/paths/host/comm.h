@@ -11,6 +11,7 @@
 #include "host/lane.h"
 #include "paths/host/spans.h"
 #include "paths/host/transport.h"
+#include "paths/phases.h"
 #include "world/set_layout.h"
 
 namespace hvd {
@@ -55,6 +56,8 @@ class Comm {
   // of at most small_bytes() follows.
   void begin(uint64_t seq, bool light) { lane_.begin(seq, locals_, light && layout.hosts() == 1); }
   void end() { lane_.end(); }
+  // Where to note what the time goes into; null: nowhere.
+  void trace(Phases* phases) { phases_ = phases; }
   // All local ranks have left the collective before: its slots may be used again within the same batch.
   void settle();
 
@@ -79,6 +82,10 @@ class Comm {
     if (!sizes_.chunk) return std::min(slot(), otherwise);
     return std::min(std::max(sizes_.chunk, kLeastChunk), lane_.segment().slot_bytes()) & ~(kPieceAlign - 1);
   }
+  void exchange(int hop, const Pieces& out, const Pieces& in) {
+    InPhase phase(phases_, Phase::Wire);
+    transport_->exchange(hop, out, in);
+  }
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
 
@@ -96,6 +103,7 @@ class Comm {
   Sizes sizes_;
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;
+  Phases* phases_ = nullptr;
   std::vector<char> scratch_;
   std::vector<const void*> sources_;  // of a kernel's call
 };

@@ -35,14 +35,12 @@ def _slow_rank(analysis: Analysis) -> Optional[Finding]:
     share = caused[worst] / analysis.window
     if share < _NOTICEABLE or caused[worst] < 0.5 * sum(caused.values()):
         return None
-    host = _whole_host(analysis, caused)
-    if host is not None:
+    if _whole_host(analysis, caused) is not None:
         return None  # a sentence of its own
+    label = analysis.job.label(worst)
     return Finding(
         share,
-        f"{analysis.job.label(worst)} made the others wait {percent(share)} of the time.".replace(
-            "rank", "Rank", 1
-        ),
+        f"{label[0].upper()}{label[1:]} made the others wait {percent(share)} of the time.",
         _advice_for_slow_rank(analysis, worst),
     )
 
@@ -130,7 +128,7 @@ def _bound_by_communication(analysis: Analysis) -> Optional[Finding]:
         f"Ranks did nothing but communicate {percent(share)} of the time.",
         "Send less or less often: a larger batch per rank, backward_passes_per_step=2 or more, "
         "compression=Compression.fp16. If horovodrun --check is fast on these hosts but the job is not, "
-        "look at the sizes of its batches below.",
+        "look at its bandwidth by size.",
     )
 
 

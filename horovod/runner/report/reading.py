@@ -12,7 +12,7 @@ from typing import Callable, List, Optional, Sequence
 
 from horovod.runner.report.events import EventReader
 from horovod.runner.report.lateness import blame
-from horovod.runner.report.traces import Trace, read_trace
+from horovod.runner.report.traces import Trace, read_traces
 
 _LATE_US = 3600e6  # a file that was started this long after rank 0's is of another job
 
@@ -51,11 +51,10 @@ def read_job(paths: Sequence[str], progress: bool = False) -> Job:
     notes: List[str] = []
     found: List[Trace] = []
     for path in with_siblings(paths):
-        trace = _read_file(path, notes, progress)
-        if trace is None:
+        traces = _read_file(path, notes, progress)
+        found += traces
+        if not traces:
             notes.append(f"{path} has no events of a Horovod timeline and was left out.")
-        else:
-            found.append(trace)
     if not found:
         raise ValueError(
             f"no timeline in {', '.join(paths)}; make one with "
@@ -92,6 +91,12 @@ def _note_what_is_missing(job: Job) -> None:
     elif missing:
         numbers = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         job.notes.append(f"The files of {len(missing)} of {job.size} ranks are missing: {numbers}.")
+    for trace in job.traces:
+        if trace.dropped:
+            job.notes.append(
+                f"{trace.dropped} events of rank {trace.rank} are not in its file: "
+                "they came faster than they could be written."
+            )
     if len({trace.host for trace in job.traces}) > 1 and not all(trace.aligned for trace in job.traces):
         job.notes.append("Some files do not say how their host's clock differs from rank 0's.")
 
@@ -117,18 +122,18 @@ def _number(path: str) -> Optional[int]:
     return int(match[1]) if match else None
 
 
-def _read_file(path: str, notes: List[str], progress: bool) -> Optional[Trace]:
+def _read_file(path: str, notes: List[str], progress: bool) -> List[Trace]:
     with open(path, encoding="utf-8", errors="replace") as file:
         size = os.fstat(file.fileno()).st_size
         reader = EventReader(file, _bar(path, size) if progress else None)
-        trace = read_trace(reader)
+        traces = read_traces(reader)
     if progress:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    if reader.damaged and trace is not None:
+    if reader.damaged and traces:
         notes.append(
             f"{path} is incomplete: {reader.damaged} characters are no whole event. The rest of it is used."
         )
-    return trace
+    return traces
 
 
 def _bar(path: str, size: int) -> Callable[[int], None]:

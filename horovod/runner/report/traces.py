@@ -17,6 +17,7 @@ from horovod.runner.report.events import Event
 KINDS = ("ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "ADASUM", "BARRIER", "JOIN")
 _NEGOTIATE = "NEGOTIATE_"
 _UNKNOWN_RANK = -1
+_RANK_STRIDE = 1_000_000  # between the "process" ids of one rank and of the next
 # Two ranks that are ready within this time are as good as equal; which of them was last says nothing.
 _TIE_US = 20.0
 
@@ -54,21 +55,50 @@ class Trace:
     # Ready times of other ranks that this file knows: (rank, its time, all were ready, who was last).
     others: List[Tuple[int, float, float, int]] = dataclasses.field(default_factory=list)
     aligned: bool = True  # times are on rank 0's clock
+    dropped: int = 0  # events that did not get into the file
     alone: bool = False  # a file as rank 0 wrote it when it was the only one to write
 
 
-def read_trace(events: Iterable[Event]) -> Optional[Trace]:
-    """The trace in a file's events, or None if they are not of a Horovod timeline."""
-    assembler = _Assembler()
+def read_traces(events: Iterable[Event]) -> List[Trace]:
+    """The traces in a file's events: one, or several of a file that was put together; none of other files."""
+    whole = _File()
     for event in events:
-        assembler.add(event)
-    return assembler.finish()
+        try:
+            whole.assembler(event).add(event)
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            pass  # not as we write it, e.g. {"ts": null}: somebody else's event
+    return [trace for one in whole.assemblers for trace in [one.finish()] if trace is not None]
+
+
+class _File:
+    """Whose event is it? In files that were put together, all ranks say first who they are, on one clock."""
+
+    def __init__(self) -> None:
+        self.assemblers = [_Assembler()]
+        self._by_rank: Dict[int, _Assembler] = {}
+
+    def assembler(self, event: Event) -> _Assembler:
+        if event.get("name") == "horovod" and event.get("ph") == "M":
+            rank = int((event.get("args") or {}).get("rank", 0))
+            if not self._by_rank:
+                self._by_rank[rank] = self.assemblers[0]
+            elif rank not in self._by_rank:
+                self._by_rank[rank] = _Assembler()
+                self.assemblers.append(self._by_rank[rank])
+            for one in self.assemblers:
+                one.on_common_clock = len(self.assemblers) > 1
+            return self._by_rank[rank]
+        if len(self.assemblers) == 1:
+            return self.assemblers[0]
+        pid = event.get("pid", 0)
+        return self._by_rank.get(pid // _RANK_STRIDE if isinstance(pid, int) else 0, self.assemblers[0])
 
 
 class _Assembler:
     """Turns spans into operations, as they come."""
 
     def __init__(self) -> None:
+        self.on_common_clock = False
         self._trace: Optional[Trace] = None
         self._base = 0.0  # of this file's times
         self._tensors: Dict[Any, str] = {}  # by "process" id, in files of rank 0 alone
@@ -123,7 +153,7 @@ class _Assembler:
             )
 
     def _time(self, event: Event) -> float:
-        return self._base + float(event.get("ts", 0))
+        return float(event.get("ts", 0)) + (0.0 if self.on_common_clock else self._base)
 
     def _end(self, begun: _Open, end: Event) -> None:
         begin = begun.event
@@ -191,6 +221,8 @@ class _Assembler:
         if event.get("name") == "STEP":
             number = (event.get("args") or {}).get("n", len(self._trace.steps) + 1)
             self._trace.steps.append(Step(int(number), self._time(event)))
+        elif event.get("name") == "DROPPED":
+            self._trace.dropped += int((event.get("args") or {}).get("events", 0))
 
 
 class _Pending:

@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 from timelines import Imagined
+from traces_of import trace_of
 
 from horovod.runner.report.reading import merge, read_job, with_siblings
-from horovod.runner.report.traces import read_trace
 
 
 def test_one_name_stands_for_all(tmp_path):
@@ -59,14 +59,20 @@ def test_what_is_missing_or_too_much_is_said(tmp_path):
 
 def test_files_of_other_times_and_clocks():
     job = Imagined(size=2, hosts=("a", "b"))
-    first, second = map(read_trace, job.events())
+    first, second = map(trace_of, job.events())
     second.aligned = False
     assert "clock" in merge([first, second]).notes[0]
     job.skew = {1: 7200e6}
     events = job.events()
     del events[1][0]["args"]["clock_offset_us"]
-    merged = merge([first, read_trace(events[1])])
+    merged = merge([first, trace_of(events[1])])
     assert len(merged.traces) == 1 and "another time" in merged.notes[0]
+
+
+def test_events_that_were_dropped():
+    events = Imagined(size=1).events()[0]
+    events += [{"ph": "i", "name": "DROPPED", "ts": 1, "args": {"events": count}} for count in (5, 7)]
+    assert "12 events of rank 0 are not in its file" in merge([trace_of(events)]).notes[0]
 
 
 def test_nothing_to_read(tmp_path):

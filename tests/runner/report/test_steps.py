@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 from timelines import Imagined
+from traces_of import trace_of
 
 from horovod.runner.report.analysis import analyse
 from horovod.runner.report.reading import merge
-from horovod.runner.report.traces import read_trace
 
 
 def steps_of(job):
-    return analyse(merge([read_trace(events) for events in job.events()]))
+    return analyse(merge([trace_of(events) for events in job.events()]))
 
 
 @pytest.mark.parametrize("marked, found", [(True, "marked"), (False, "guessed: a step ends with grad.2")])

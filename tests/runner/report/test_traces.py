@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from timelines import EPOCH, Imagined
-
-from horovod.runner.report.traces import read_trace
+from traces_of import trace_of
 
 START = {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": EPOCH}}
 
@@ -17,7 +18,7 @@ def tensor(pid, name):
 
 def test_a_rank_of_many():
     job = Imagined(size=3, steps=2, tensors=2, late={2: 500.0}, skew={1: 9e6}, hosts=("a", "b", "c"))
-    trace = read_trace(job.events()[1])
+    trace = trace_of(job.events()[1])
     assert (trace.rank, trace.size, trace.host, trace.aligned, trace.alone) == (1, 3, "b", True, False)
     assert [op.name for op in trace.operations] == ["grad.0", "grad.1"] * 2
     first = trace.operations[0]
@@ -44,7 +45,7 @@ def test_a_file_of_rank_0_alone():
         {"ph": "E", "ts": 450, "pid": 1, "args": {"dtype": "float32", "shape": "[2, 3]"}},
         {"ph": "E", "ts": 460, "pid": 1},  # of something that began before the file did
     ]
-    trace = read_trace(events)
+    trace = trace_of(events)
     (op,) = trace.operations
     assert (op.name, op.kind, op.bytes, op.last_rank) == ("allreduce.a", "ALLREDUCE", 24, 2)
     assert [t - EPOCH for t in (op.submitted, op.ready, op.started, op.ended)] == [150, 410, 420, 450]
@@ -55,7 +56,7 @@ def test_a_file_of_rank_0_alone():
 def test_ranks_that_come_together_are_nobodys_fault():
     ticks = [{"ph": "X", "name": str(rank), "ts": 100 + rank, "pid": 1, "dur": 0} for rank in range(3)]
     span = {"ph": "X", "name": "ALLREDUCE", "ts": 200, "dur": 10, "pid": 1}
-    assert read_trace([START, tensor(1, "a"), *ticks, span]).operations[0].last_rank == -1
+    assert trace_of([START, tensor(1, "a"), *ticks, span]).operations[0].last_rank == -1
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_ranks_that_come_together_are_nobodys_fault():
 )
 def test_bytes_of_a_shape(dtype, shape, expected):
     span = {"ph": "X", "name": "ALLREDUCE", "ts": 0, "dur": 1, "args": {"dtype": dtype, "shape": shape}}
-    assert read_trace([START, span]).operations[0].bytes == expected
+    assert trace_of([START, span]).operations[0].bytes == expected
 
 
 def test_a_barrier_is_an_operation():
@@ -79,13 +80,13 @@ def test_a_barrier_is_an_operation():
         tensor(1, "barrier"),
         {"ph": "X", "name": "NEGOTIATE_BARRIER", "ts": 5, "dur": 10, "pid": 1},
     ]
-    (op,) = read_trace(events).operations
+    (op,) = trace_of(events).operations
     assert op.kind == "BARRIER" and op.ended - op.submitted == 10
 
 
 def test_what_is_no_timeline():
-    assert read_trace([{"ph": "X", "name": "ALLREDUCE", "ts": 1, "dur": 1}]) is None
-    assert read_trace([]) is None
+    assert trace_of([{"ph": "X", "name": "ALLREDUCE", "ts": 1, "dur": 1}]) is None
+    assert trace_of([]) is None
 
 
 def test_the_coordinators_file():
@@ -107,7 +108,7 @@ def test_the_coordinators_file():
         {"ph": "B", "name": "ALLREDUCE", "ts": 610, "pid": 1, "args": {**args, "last_rank": 1}},
         {"ph": "E", "ts": 620, "pid": 1, "args": {"dtype": "float32", "shape": "[2]"}},
     ]  # fmt: skip
-    trace = read_trace(events)
+    trace = trace_of(events)
     first, second = trace.operations
     assert [time - EPOCH for time in first[3:7]] == [390, 400, 410, 440] and first.last_rank == 0
     assert [time - EPOCH for time in second[3:7]] == [430, 600, 610, 620] and second.last_rank == 1
@@ -122,4 +123,29 @@ def test_a_barrier_with_a_span_is_counted_once():
         ("NEGOTIATE_JOIN", 30, 5),
     ]
     events = [{"ph": "X", "name": n, "ts": ts, "dur": d, "args": {"tensor": n[-4:]}} for n, ts, d in spans]
-    assert [op.kind for op in read_trace([START, *events]).operations] == ["BARRIER", "JOIN", "JOIN"]
+    assert [op.kind for op in trace_of([START, *events]).operations] == ["BARRIER", "JOIN", "JOIN"]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.sampled_from(["0", "ALLREDUCE", "QUEUED"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["tensor", "n", "rank"]), inner)
+    ),
+    max_leaves=4,
+)
+KEYS = ["ph", "name", "ts", "dur", "pid", "tid", "args"]
+STRANGE = st.dictionaries(st.sampled_from(KEYS), JSON | st.sampled_from(list("MXBEi")), max_size=7)
+
+
+@given(st.lists(STRANGE, max_size=8))
+def test_strange_events_are_passed_over(strange):
+    """Other tools write into such files, too: what is ours is still read."""
+    ours = Imagined(size=1, steps=1, tensors=1).events()[0]
+    operations = trace_of(
+        [*ours[:1], *(one for one in strange if one.get("ph") != "M"), *ours[1:]]
+    ).operations
+    assert any(op.name == "grad.0" and op.bytes == 1 << 20 for op in operations)
