@@ -40,7 +40,7 @@ def kept_ranks():
                 os.environ.update(env or {})
                 return fn(*args, **(kwargs or {}))
 
-            return shared_world(2).run(call, timeout=300)
+            return shared_world(2).run(call, timeout=600)
 
         def num_processes(self):
             return 2
