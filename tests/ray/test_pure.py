@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import pytest
 from ray.exceptions import RayActorError
+from world import worker_env
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.ray import ray_logger
@@ -99,6 +102,12 @@ def test_whom_to_blame():
     assert find_culprit([echo, None, own]) == 2
     assert find_culprit([echo, gone, own]) == 1
     assert find_culprit([None, echo, echo]) == 1
+
+
+def test_ranks_import_neither_ray_nor_the_launcher_on_their_way():
+    code = "import sys, horovod.ray.worker; print([n for n in ('ray', 'horovod.runner') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], env=worker_env(), capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
 def test_interfaces():

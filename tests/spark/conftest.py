@@ -14,6 +14,7 @@ if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
 
 from estimator_data import COLUMNS, rows  # noqa: E402
 from spark_here import session  # noqa: E402
+from spark_scripts import lines  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +33,18 @@ def store(tmp_path):
     from horovod.spark.common.store import Store
 
     return Store.create(str(tmp_path / "store"))
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory):
+    """The folder in which the snippets of docs/spark.md and the examples were run, and what they printed."""
+    folder = tmp_path_factory.mktemp("pages")
+    found, done = lines("pages_script.py", folder, KERAS_BACKEND="jax")  # the quickest to import
+
+    def text_of(name):
+        assert not found[name]["error"], (
+            found[name]["text"][-2000:] + found[name]["error"] + done.stderr[-2000:]
+        )
+        return found[name]["text"]
+
+    return folder, text_of

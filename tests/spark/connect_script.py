@@ -48,7 +48,7 @@ def proc(folder):
     return [f"/proc/{pid}" for pid in pids(folder)]
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)

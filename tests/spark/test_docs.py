@@ -4,25 +4,16 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 
 from world import ROOT, worker_env
 
 
-def test_snippets(tmp_path):
-    with open(os.path.join(ROOT, "docs", "spark.md"), encoding="utf-8") as document:
-        snippets = re.findall(r"^```python\n(.*?)^```", document.read(), re.M | re.S)
-    assert len(snippets) > 5
-    (tmp_path / "snippets.py").write_text("\n".join(snippets))
-    done = subprocess.run(
-        [sys.executable, "snippets.py"],
-        cwd=tmp_path, env=worker_env(), capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "[1]<stdout>:rank 1 of 2" in done.stdout
-    assert (tmp_path / "store" / "intermediate_train_data.0").is_dir()
+def test_snippets(pages):
+    folder, text_of = pages
+    assert "[1]<stdout>:rank 1 of 2" in text_of("docs")
+    assert (folder / "store" / "intermediate_train_data.0").is_dir()
 
 
 def test_the_reference_is_current():

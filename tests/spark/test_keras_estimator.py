@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tf_keras
-from estimator_data import ROWS, one_rank, two_ranks
+from estimator_data import ROWS, kept_ranks, one_rank
 from pyspark.sql import functions as sql
 
 from horovod.keras.callbacks import BestModelCheckpoint
@@ -45,7 +45,7 @@ def linear(package=keras, **more):
 @both
 def test_learns_and_transforms_on_two_ranks(df, store, package):
     estimator = linear(
-        package, store=store, backend=two_ranks(), epochs=6, validation="held_out", metrics=["mae"]
+        package, store=store, backend=kept_ranks(), epochs=6, validation="held_out", metrics=["mae"]
     )
     before = estimator.getModel().get_weights()[0].copy()
     model = estimator.fit(df)

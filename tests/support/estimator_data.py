@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
-from world import worker_env
+from world import shared_world, worker_env
 
 ROWS = 200
 COLUMNS = ["features", "y", "positive", "weight", "held_out"]
@@ -26,6 +28,24 @@ def two_ranks():
     from horovod.spark.common.backend import LocalBackend
 
     return LocalBackend(2, env=worker_env())
+
+
+def kept_ranks():
+    """Two processes that stay from fit to fit: they import TensorFlow once."""
+    from horovod.spark.common.backend import Backend
+
+    class Kept(Backend):
+        def run(self, fn, args=(), kwargs=None, env=None):
+            def call():
+                os.environ.update(env or {})
+                return fn(*args, **(kwargs or {}))
+
+            return shared_world(2).run(call, timeout=600)
+
+        def num_processes(self):
+            return 2
+
+    return Kept()
 
 
 def one_rank():

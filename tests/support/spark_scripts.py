@@ -15,7 +15,7 @@ def lines(script, folder, **env):
     """What a script of tests/spark says, by job, and the ended process."""
     done = subprocess.run(
         [sys.executable, os.path.join(ROOT, "tests", "spark", script), str(folder)],
-        env=worker_env(env), capture_output=True, text=True, timeout=600,
+        env=worker_env(env), capture_output=True, text=True, timeout=1200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"job"')]
