@@ -88,6 +88,7 @@ Result guarded(F body) {
 void after_fork_in_child() {
   auto* inherited = new std::shared_ptr<Engine>(engine.unlocked());
   if (!*inherited) return;
+  hvd::QuitSignal::after_fork_in_child();
   for (int fd : (*inherited)->descriptors()) close(fd);
   new (&engine) hvd::SharedSlot<Engine>();
   new (&life_mutex) std::mutex();

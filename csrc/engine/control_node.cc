@@ -229,15 +229,15 @@ void ControlNode::report_partial(const Waiting& w, double now) {
 void ControlNode::trace_ready(const std::vector<uint32_t>& ids) {
   if (!coordinator_ || !timeline_.active()) return;
   for (uint32_t id : ids)
-    if (auto entry = node_->cached(id))
-      timeline_.negotiate_begin(entry->description.name, entry->description.kind_text());
+    if (auto entry = node_->cached(id)) timeline_.negotiate_begin(described(entry));
 }
 
 void ControlNode::trace_ready(const std::vector<Variant>& variants) {
   if (!coordinator_ || !timeline_.active()) return;
   for (const Variant& v : variants) {
-    timeline_.negotiate_begin(v.description.name, v.description.kind_text());
-    for (const Share& s : v.shares) timeline_.ready(v.description.name, s.rank);
+    auto what = std::make_shared<const Description>(v.description);
+    timeline_.negotiate_begin(what);
+    for (const Share& s : v.shares) timeline_.ready(what, s.rank);
   }
 }
 
@@ -245,8 +245,8 @@ void ControlNode::trace_planned(const Plan& plan) {
   if (!coordinator_ || !timeline_.active()) return;
   for (const Batch& batch : plan.batches)
     for (const PlannedTensor& t : batch.tensors) {
-      if (t.full) timeline_.negotiate_end(t.value.description.name);
-      else if (auto entry = node_->cached(t.id)) timeline_.negotiate_end(entry->description.name);
+      if (t.full) timeline_.negotiate_end(std::make_shared<const Description>(t.value.description), batch.last_rank);
+      else if (auto entry = node_->cached(t.id)) timeline_.negotiate_end(described(entry), batch.last_rank);
     }
 }
 

@@ -65,6 +65,7 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       settings_(configured(settings)),
       metrics_(topology.rank, topology.size),
       recorder_(topology.rank),
+      timeline_({topology.rank, topology.size, topology.host_names[static_cast<size_t>(topology.host())]}),
       security_(topology, settings_.link_security, settings_.crypto_library),
       segment_(topology.local_size() == 1 ? UniqueFd() : std::move(inheritance.shared_memory), topology.local_size(),
                static_cast<size_t>(settings.shm_slot_bytes)),
@@ -87,7 +88,8 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       stall_(topology, settings_, node_, executor_, table_, paths_, liveness_,
              [this](const std::string& why) { abort(why); }),
       driver_(topology, segment_, bells_, table_, node_.sockets(), [this] { return progress(); },
-              {spin_us_, crowded_, settings_.thread_affinity}) {
+              {spin_us_, crowded_, settings_.thread_affinity}),
+      quit_signal_([this] { show(); }) {
   auto everyone = std::make_shared<const SetLayout>(topology, topology.everyone());
   table_.add_set(0, everyone);
   paths_.add_set(0, everyone);
@@ -97,8 +99,9 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
   if (topology.is_coordinator() && !topology.homogeneous())
     HVD_LOG(Info, "Hosts run different numbers of ranks; only " << everyone->columns
                                                                 << " of each exchange data with other hosts.");
-  if (!settings_.timeline.empty() && lower(settings_.timeline) != "dynamic" && topology.is_coordinator())
-    timeline_.start(settings_.timeline, settings_.timeline_mark_cycles);
+  if (!settings_.timeline.empty() && lower(settings_.timeline) != "dynamic")
+    timeline_.start(timeline_path(settings_.timeline, topology.rank), settings_.timeline_mark_cycles,
+                    settings_.timeline_max_bytes);
   liveness_.start();
   driver_.start();
 }
@@ -134,20 +137,21 @@ Liveness::Callbacks Engine::liveness_callbacks() {
   callbacks.aborted = [this](const std::string& text) {
     paths_.abort(text);
     bells_.ring_own();
+    after_failure(text);
   };
   callbacks.said_goodbye = [this](const std::string& cause) { ending_.heard_goodbye(cause); };
   callbacks.last_words = [this](int rank) {
     return topology.same_host(rank) ? segment_.last(topology.local_rank_of[rank]) : "";
   };
-  callbacks.where = [this] {
-    char text[512] = "";
-    if (hvd_where_fn where = where_.load()) where(text, sizeof text);
-    return std::string(text);
-  };
+  callbacks.where = [this] { return where(); };
   callbacks.found = [this](int rank, const std::string& text) {
-    if (topology.is_coordinator() && !text.empty())
-      HVD_LOG(Warning, "[" << topology.rank << "]: " << topology.describe(rank) << " is at " << text);
+    if (!topology.is_coordinator() || text.empty()) return;
+    std::string instead = stall_.instead(rank);
+    HVD_LOG(Warning, "[" << topology.rank << "]: " << topology.describe(rank) << " "
+                         << (instead.empty() ? "is at " : instead + "; it went another way at ") << text);
   };
+  callbacks.write_down = [this](const std::string& why) { write_down(why, true); };
+  callbacks.clock = [this](int64_t us) { timeline_.set_clock_offset(us); };
   callbacks.tick = [this] { tick(); };
   return callbacks;
 }
@@ -193,7 +197,8 @@ void Engine::follow(const Plan& plan) {
   announcer_.forget(plan.evicted);
   if (plan.shutdown) {
     liveness_.expect_goodbyes();
-    table_.end({HVD_UNKNOWN, ending_.planned(plan.departure)});
+    std::string text = ending_.planned(plan.departure);
+    table_.end({HVD_UNKNOWN, text + (plan.departure.reason.empty() ? "" : after_failure(text))});
   }
 }
 
@@ -223,7 +228,7 @@ void Engine::end_after(const std::string& reason) {
                                         : reason + " (seen by " + topology.describe() + ")";
   liveness_.broadcast_abort(text);
   paths_.abort(text);
-  table_.end({HVD_UNKNOWN, text});
+  table_.end({HVD_UNKNOWN, text + (segment_.aborted() || !ending_.heard() ? after_failure(text) : "")});
 }
 
 // On every rank, from the watch thread.
@@ -394,6 +399,7 @@ void Engine::abort(const std::string& reason) {
 
 void Engine::stop(const std::string& reason) {
   if (stopped_.exchange(true)) return;
+  quit_signal_.stop();
   ending_.ask(reason);
   driver_.queued(false);
   // Everybody is told before this rank's links close. A rank that cannot hear is not waited for; but after an outage of
@@ -413,8 +419,9 @@ void Engine::stop(const std::string& reason) {
 }
 
 void Engine::start_timeline(const std::string& path, bool mark_cycles) {
-  if (topology.is_coordinator() && !timeline_.start(path, mark_cycles))
-    throw Refused(HVD_INVALID, "cannot write the timeline to " + path);
+  std::string own = timeline_path(path, topology.rank);
+  if (!timeline_.start(own, mark_cycles, settings_.timeline_max_bytes))
+    throw Refused(HVD_INVALID, "cannot write the timeline to " + own);
 }
 
 std::vector<int> Engine::descriptors() const {
@@ -422,6 +429,7 @@ std::vector<int> Engine::descriptors() const {
   for (int fd : node_.sockets()) fds.push_back(fd);
   for (int fd : paths_.descriptors()) fds.push_back(fd);
   for (int fd : liveness_.descriptors()) fds.push_back(fd);
+  if (quit_signal_.descriptor() >= 0) fds.push_back(quit_signal_.descriptor());
   return fds;
 }
 

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@
 #include "util/settings.h"
 #include "watch/liveness.h"
 #include "watch/metrics.h"
+#include "watch/quit_signal.h"
 #include "watch/recorder.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
@@ -95,6 +97,8 @@ class Engine : private ControlNode::Listener {
   void mark(const char* text);
   std::string device_report() const { return paths_.report(); }
   void set_where(hvd_where_fn where) { where_ = where; }
+  // Says on standard error what this rank does, did last, and where it is.
+  void show();
   // Everything a forked child must close so that our death is still seen.
   std::vector<int> descriptors() const;
 
@@ -108,6 +112,11 @@ class Engine : private ControlNode::Listener {
   void change_process_sets(const Batch& batch);
   void end_after(const std::string& reason);
   void note_missing();
+  // Puts a line with this rank's last collectives into the flight recorder's file, if there is one.
+  bool write_down(const std::string& why, bool with_stacks);
+  // The same when the job fails; returns what to add to its error.
+  std::string after_failure(const std::string& why);
+  std::string where();
   // The watch thread.
   void tick();
 
@@ -145,9 +154,12 @@ class Engine : private ControlNode::Listener {
     std::string name;
     std::vector<int> ranks;
   };
+  std::mutex failure_mutex_;
+  std::optional<bool> failure_kept_;  // guarded by failure_mutex_: whether it could be written down
   std::atomic<bool> missing_wanted_{false};
   std::mutex missing_mutex_;
   Missing missing_;  // guarded by missing_mutex_
+  QuitSignal quit_signal_;
 };
 
 extern const char kNotInitialisedText[];

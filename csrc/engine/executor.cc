@@ -7,7 +7,6 @@
 
 #include "engine/driver.h"
 #include "util/clock.h"
-#include "util/dtype.h"
 
 namespace hvd {
 
@@ -56,8 +55,8 @@ void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
     }
   metrics_.batch_starts(flight.since, ready, flight.last_rank);
   flight.traced = timeline_.active();
-  if (flight.traced)
-    for (const auto& agreed : flight.agreed) timeline_.begin(agreed->description.name, agreed->description.kind_text());
+  flight.phases = flight.traced ? &flight.phase_log : nullptr;
+  if (flight.traced) trace_begin(flight);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     note(flight, false);
@@ -82,12 +81,7 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   metrics_.batch_ended({flight.agreed.front()->description.kind_text(), static_cast<int64_t>(flight.tensors.size()),
                         bytes, capacity_, flight.since},
                        now_s());
-  if (flight.traced)
-    for (size_t i = 0; i < flight.agreed.size(); ++i) {
-      const Description& d = flight.agreed[i]->description;
-      timeline_.end(d.name, dtype_name(d.dtype),
-                    shape_text(flight.tensors[i] ? flight.tensors[i]->output_shape : d.shape));
-    }
+  if (flight.traced) trace_end(flight);
   if (!status.ok()) ++metrics_.errors;
   // Once the job is over its own text says more than what became of one batch.
   table_.complete(flight.tensors, !status.ok() && table_.over() ? table_.ended() : status);
@@ -132,6 +126,28 @@ void Executor::note(const Flight& flight, bool over) {
   segment_.note_last(topology_.local_rank(),
                      {over ? "after " : "in ", first.kind_text(), " of '", std::string_view(first.name).substr(0, 120),
                       flight.agreed.size() > 1 ? "' and others" : "'"});
+}
+
+void Executor::trace_begin(Flight& flight) {
+  flight.phase_log.clear();
+  for (size_t i = 0; i < flight.agreed.size(); ++i) {
+    Timeline::Life life;
+    if (const auto* entry = static_cast<const Entry*>(flight.tensors[i]))
+      life = {entry->since, entry->announced, 0, static_cast<int64_t>(entry->bytes), 0, -1};
+    life.started = flight.since;
+    life.seq = flight.seq;
+    life.last_rank = flight.last_rank;
+    timeline_.begin(described(flight.agreed[i]), life);
+  }
+}
+
+// What the time of a batch went into stands with its first tensor.
+void Executor::trace_end(const Flight& flight) {
+  for (const PhaseSpan& span : flight.phase_log.told(flight.since))
+    timeline_.span(described(flight.agreed.front()), kPhaseNames[static_cast<size_t>(span.phase)], span.from, span.to);
+  for (size_t i = 0; i < flight.agreed.size(); ++i)
+    timeline_.end(described(flight.agreed[i]),
+                  flight.tensors[i] ? flight.tensors[i]->output_shape : flight.agreed[i]->description.shape);
 }
 
 bool Executor::drain(double seconds) {

@@ -58,6 +58,7 @@ class Executor : public BatchEnd {
     double since = 0;
     int32_t last_rank = -1;  // was ready last
     bool traced = false;
+    Phases phase_log;
     bool landing = false;  // no longer in flight, not idle yet
   };
 
@@ -67,6 +68,8 @@ class Executor : public BatchEnd {
   std::unique_ptr<Flight> land(PlannedBatch& batch);
   void recycle(std::unique_ptr<Flight> flight);
   void note(const Flight& flight, bool over);
+  void trace_begin(Flight& flight);
+  void trace_end(const Flight& flight);
 
   const Topology& topology_;
   Table& table_;

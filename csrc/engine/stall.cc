@@ -51,6 +51,31 @@ void StallWatch::check() {
   }
 }
 
+// A rank that waits for something else than the others do has parted from them.
+void StallWatch::find_parted(const std::vector<Waiting>& stalled) {
+  auto has = [](const std::vector<int>& ranks, int rank) {
+    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  };
+  std::map<int, std::string> parted;
+  for (const Waiting& most : stalled)
+    for (const Waiting& other : stalled) {
+      if (most.process_set != other.process_set || most.ready.size() < other.ready.size()) continue;
+      for (int rank : other.ready)
+        if (has(most.missing, rank) && !has(other.ready, most.ready.empty() ? -1 : most.ready.front()))
+          parted.try_emplace(rank, "submitted '" + other.name + "' where " +
+                                       (most.ready.size() > 1 ? "the others" : topology_.describe(most.ready.front())) +
+                                       " submitted '" + most.name + "'");
+    }
+  std::lock_guard<std::mutex> lock(parted_mutex_);
+  parted_ = std::move(parted);
+}
+
+std::string StallWatch::instead(int rank) {
+  std::lock_guard<std::mutex> lock(parted_mutex_);
+  auto it = parted_.find(rank);
+  return it == parted_.end() ? "" : it->second;
+}
+
 void StallWatch::report(const std::vector<Waiting>& stalled, double now) {
   double limit = settings_.stall_check_time_seconds;
   double fatal_after = settings_.stall_shutdown_time_seconds;
@@ -63,7 +88,11 @@ void StallWatch::report(const std::vector<Waiting>& stalled, double now) {
       if (may_end && now - w.since > fatal_after) hopeless.insert(rank);
     }
   if (hopeless.empty() && now - last_warning_ < limit) return;
+  if (last_warning_ == 0 || !hopeless.empty())
+    liveness_.ask_to_write_down("a stall: '" + stalled.front().name + "' waits for " +
+                                topology_.describe(stalled.front().missing.empty() ? 0 : stalled.front().missing[0]));
   last_warning_ = now;
+  find_parted(stalled);
   std::ostringstream text;
   text
       << "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
@@ -94,7 +123,10 @@ void StallWatch::report(const std::vector<Waiting>& stalled, double now) {
        << " seconds. Will shutdown.";
   HVD_LOG(Error, text.str());
   std::string who;
-  for (int rank : hopeless) who += (who.empty() ? "" : ", ") + topology_.describe(rank);
+  for (int rank : hopeless) {
+    std::string what = instead(rank);
+    who += (who.empty() ? "" : ", ") + topology_.describe(rank) + (what.empty() ? "" : ", which " + what + ",");
+  }
   throw JobAborted("Horovod was shut down because of a stall: " + who +
                    " did not submit what the other ranks wait for (" + stalled.front().name +
                    ") for more than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS");

@@ -3,11 +3,14 @@
 //
 // check() runs on the driving thread of leaders and sees what the control tree knows. tick() runs on the watch thread
 // of every rank and sees what the coordinator cannot: this rank inside a collective whose peer is frozen, or a
-// coordinator that is frozen itself. Each has its own fields; nothing is shared, so nothing is guarded.
+// coordinator that is frozen itself. Each has its own fields; one is shared, and guarded.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "engine/control_node.h"
 #include "engine/executor.h"
@@ -29,9 +32,14 @@ class StallWatch {
   void check();
   void tick();
 
+  // What a rank that is missing did instead, e.g. "submitted 'conv3' where the others submitted 'conv4'"; "" if that is
+  // not known. Any thread.
+  std::string instead(int rank);
+
  private:
   bool enabled() const { return !settings_.stall_check_disable && settings_.stall_check_time_seconds > 0; }
   void report(const std::vector<Waiting>& stalled, double now);
+  void find_parted(const std::vector<Waiting>& stalled);
 
   const Topology& topology_;
   const Settings& settings_;
@@ -41,6 +49,9 @@ class StallWatch {
   const Paths& paths_;
   Liveness& liveness_;
   const std::function<void(const std::string&)> abort_;
+
+  std::mutex parted_mutex_;
+  std::map<int, std::string> parted_;  // by rank: what it did instead; guarded by parted_mutex_
 
   double next_check_ = 0;      // check()
   double last_warning_ = 0;    // check()

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "paths/phases.h"
 #include "paths/tensor.h"
 #include "util/status.h"
 #include "world/set_layout.h"
@@ -29,6 +30,7 @@ struct PlannedBatch {
   std::shared_ptr<const SetLayout> layout;
   std::vector<Tensor*> tensors;                        // null: this rank has joined and contributes zeros
   std::vector<std::shared_ptr<const Variant>> agreed;  // [tensors] description, and all Shares where they vary
+  Phases* phases = nullptr;  // where a path may note what the time goes into; null: nobody asks
 };
 
 // Who is told how a batch ended. Any thread, also from inside start().

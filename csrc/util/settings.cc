@@ -83,6 +83,8 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(network_timeout_seconds, 1, 32767);
   HVD_SETTING(timeline);
   HVD_SETTING(timeline_mark_cycles);
+  HVD_SETTING(timeline_max_bytes, 0, kUnlimited);
+  HVD_SETTING(flight_recorder);
   HVD_SETTING(log_level);
   HVD_SETTING(log_hide_time);
   HVD_SETTING(cpu_operations);

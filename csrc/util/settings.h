@@ -19,6 +19,8 @@ struct Settings {
   double network_timeout_seconds = 30;     // so long another host may be silent
   std::string timeline;                    // a path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;
+  int64_t timeline_max_bytes = 256 << 20;  // of a rank's file; 0: no limit
+  std::string flight_recorder;             // where a failing or stalling job puts its last collectives; empty: nowhere
   std::string log_level = "warning";
   bool log_hide_time = false;
   std::string cpu_operations;  // "mpi": inter-host data over MPI; else sockets

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "util/clock.h"
 #include "util/log.h"
@@ -20,12 +22,20 @@ namespace {
 constexpr uint32_t kMagic = 0x68767721;
 constexpr int kTickMs = 250;
 constexpr size_t kMaxOutgoing = 64 << 10;
+constexpr size_t kTextPart = 1000;       // of a message
+constexpr size_t kMaxAnswer = 24 << 10;  // where a rank is, with all its stacks
+constexpr double kClockEvery = 10;       // seconds; once it is known
+
+int64_t epoch_us() { return static_cast<int64_t>(epoch_s() * 1e6); }
 
 }  // namespace
 
 Liveness::Liveness(const Topology& topology, std::vector<OpenLink>& links, const LinkSecurity& security,
                    Callbacks callbacks)
-    : topology_(topology), callbacks_(std::move(callbacks)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : topology_(topology),
+      callbacks_(std::move(callbacks)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      clock_known_(topology.host() == 0) {
   for (OpenLink& link : links) {
     if (link.what.kind != HVD_LINK_WATCH || !link.fd) continue;
     make_nonblocking(link.fd.get());
@@ -53,7 +63,11 @@ void Liveness::stop(const std::string& why) {
   uint64_t one = 1;
   [[maybe_unused]] ssize_t n = write(wake_fd_.get(), &one, sizeof one);
   thread_.join();
-  if (answer_thread_.joinable()) answer_thread_.join();
+  {
+    std::lock_guard<std::mutex> lock(errand_mutex_);
+    errands_.clear();
+  }
+  if (errand_thread_.joinable()) errand_thread_.join();
   for (Peer& peer : peers_) shutdown(peer.fd.get(), SHUT_WR);
 }
 
@@ -80,6 +94,7 @@ void Liveness::loop() {
     }
     if (double now = now_s(); now >= next_tick) {
       next_tick = now + kTickMs * 1e-3;
+      ask_clock();
       callbacks_.tick();
     }
   }
@@ -163,19 +178,28 @@ void Liveness::handle(Peer& peer, const Message& message) {
       if (message.rank != topology_.rank) {
         flood(kWhere, message.rank, "", &peer);
       } else {
-        // On a thread of its own: Python may hold its lock for long, and this thread must go on watching.
-        if (answering_.exchange(true)) break;
-        if (answer_thread_.joinable()) answer_thread_.join();
-        answer_thread_ = start_thread("hvd-where", [this, &peer] {
-          send(peer, kHere, topology_.rank, callbacks_.where());
-          answering_ = false;
+        errand([this, &peer] {
+          std::string text = callbacks_.where().substr(0, kMaxAnswer);
+          for (; text.size() > kTextPart; text.erase(0, kTextPart))
+            send(peer, kHerePart, topology_.rank, text.substr(0, kTextPart));
+          send(peer, kHere, topology_.rank, text);
         });
       }
       break;
+    case kHerePart:
+      flood(kHerePart, message.rank, message.text, &peer);
+      if (here_[message.rank].size() < kMaxAnswer) here_[message.rank] += message.text;
+      break;
     case kHere:
       flood(kHere, message.rank, message.text, &peer);
-      callbacks_.found(message.rank, message.text);
+      callbacks_.found(message.rank, std::exchange(here_[message.rank], {}) + message.text);
       break;
+    case kWriteDown:
+      flood(kWriteDown, message.rank, message.text, &peer);
+      errand([this, why = std::string(message.text)] { callbacks_.write_down(why); });
+      break;
+    case kClock: tell_clock(peer, message.text); break;
+    case kTime: learn_clock(message.text); break;
     default: break;  // from a newer version; nothing to do
   }
 }
@@ -186,6 +210,68 @@ void Liveness::ask_where(int rank) {
     return;
   }
   flood(kWhere, rank, "", nullptr);
+}
+
+void Liveness::ask_to_write_down(const std::string& why) {
+  flood(kWriteDown, topology_.rank, why, nullptr);
+  errand([this, why] { callbacks_.write_down(why); });
+}
+
+void Liveness::errand(std::function<void()> body) {
+  std::lock_guard<std::mutex> lock(errand_mutex_);
+  if (stopping_) return;
+  errands_.push_back(std::move(body));
+  if (std::exchange(running_errands_, true)) return;
+  if (errand_thread_.joinable()) errand_thread_.join();  // it has let go of the lock for the last time
+  errand_thread_ = start_thread("hvd-errands", [this] {
+    while (true) {
+      std::function<void()> next;
+      {
+        std::lock_guard<std::mutex> lock(errand_mutex_);
+        if (errands_.empty()) {
+          running_errands_ = false;
+          return;
+        }
+        next = std::move(errands_.front());
+        errands_.pop_front();
+      }
+      next();
+    }
+  });
+}
+
+// ------------------------------------------------------------------------------------------ clocks --
+// Hosts' clocks differ. Each rank asks the one above it in the tree for the time, and how far that one is from rank
+// 0's; the answer with the shortest way is believed. Ranks of one host have one clock.
+
+void Liveness::ask_clock() {
+  if (topology_.host() == 0) return;
+  double now = now_s();
+  if (clock_known_ && now - clock_asked_ < kClockEvery) return;
+  clock_asked_ = now;
+  int above = topology_.leader_of(topology_.is_leader() ? tree_parent(topology_.host()) : topology_.host());
+  for (Peer& peer : peers_)
+    if (peer.rank == above && peer.open) send(peer, kClock, topology_.rank, std::to_string(epoch_us()));
+}
+
+void Liveness::tell_clock(Peer& peer, const std::string& asked) {
+  if (!clock_known_) return;
+  send(peer, kTime, topology_.rank, asked + " " + std::to_string(epoch_us()) + " " + std::to_string(clock_offset_us_));
+}
+
+void Liveness::learn_clock(const std::string& told) {
+  long long asked = 0;
+  long long there = 0;
+  long long their_offset = 0;
+  if (std::sscanf(told.c_str(), "%lld %lld %lld", &asked, &there, &their_offset) != 3) return;
+  int64_t now = epoch_us();
+  int64_t round_trip = now - asked;
+  // A clock may also drift: what is not much worse than the best counts.
+  if (clock_known_ && round_trip > 2 * clock_round_trip_us_ + 100) return;
+  if (!clock_known_ || round_trip < clock_round_trip_us_) clock_round_trip_us_ = round_trip;
+  clock_offset_us_ = their_offset + (topology_.is_leader() ? there - (asked + now) / 2 : 0);
+  clock_known_ = true;
+  callbacks_.clock(clock_offset_us_);
 }
 
 int Liveness::silent_neighbour(double patience_s) {

@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,9 +31,11 @@ class Liveness {
     std::function<void(const std::string&)> aborted;          // the job is over, and why
     std::function<void(const std::string&)> said_goodbye;     // a neighbour shut down in order, and why
     std::function<std::string(int rank)> last_words;          // what a neighbour was doing, "" if unknown
-    std::function<std::string()> where;                       // this rank's Python line, for the stall watch
+    std::function<std::string()> where;                       // this rank's Python line, then its stacks
     std::function<void(int rank, const std::string&)> found;  // answer to ask_where
-    std::function<void()> tick;                               // a few times a second
+    std::function<void(const std::string&)> write_down;       // what this rank did last, and why that is wanted
+    std::function<void(int64_t)> clock;  // what to add to this host's clock, in microseconds, to get rank 0's
+    std::function<void()> tick;          // a few times a second
   };
 
   // links: the watch links among them are taken over. Those to other hosts are sealed.
@@ -42,8 +46,10 @@ class Liveness {
 
   // Tells all ranks, as if a rank had died. Safe from any thread.
   void broadcast_abort(const std::string& text);
-  // Asks a rank for its Python line; `found` is called when it answers.
+  // Asks a rank for its Python line and stacks; `found` is called when it answers.
   void ask_where(int rank);
+  // Asks all ranks, this one too, to write down what they did last.
+  void ask_to_write_down(const std::string& why);
   // A neighbour that does not answer at all is frozen: its rank, or -1. Asks again at each call.
   int silent_neighbour(double patience_s);
   // From now on neighbours may close their sockets without being dead.
@@ -53,7 +59,8 @@ class Liveness {
   std::vector<int> descriptors() const;
 
  private:
-  enum Type : uint32_t { kAbort = 1, kGoodbye, kPing, kPong, kWhere, kHere };
+  // kHere ends what kHerePart began.
+  enum Type : uint32_t { kAbort = 1, kGoodbye, kPing, kPong, kWhere, kHere, kHerePart, kWriteDown, kClock, kTime };
   struct Message {
     uint32_t magic;
     uint32_t type;
@@ -83,6 +90,11 @@ class Liveness {
   void send(Peer& peer, Type type, int rank, const std::string& text);
   void flush_locked(Peer& peer);
   void flood(Type type, int rank, const std::string& text, const Peer* except);
+  // Runs something that may wait for Python or a disk: this rank goes on watching meanwhile.
+  void errand(std::function<void()> body);
+  void ask_clock();
+  void tell_clock(Peer& peer, const std::string& asked);
+  void learn_clock(const std::string& told);
 
   const Topology& topology_;
   const Callbacks callbacks_;
@@ -92,8 +104,16 @@ class Liveness {
   std::atomic<bool> quiet_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> aborted_{false};
-  std::atomic<bool> answering_{false};
-  std::thread answer_thread_;
+  std::map<int, std::string> here_;  // by rank: parts of an answer; the watch thread's
+  std::mutex errand_mutex_;          // guards the next three
+  std::deque<std::function<void()>> errands_;
+  bool running_errands_ = false;
+  std::thread errand_thread_;
+  // Clocks: the watch thread's.
+  bool clock_known_;
+  int64_t clock_offset_us_ = 0;
+  int64_t clock_round_trip_us_ = 0;
+  double clock_asked_ = 0;
   std::thread thread_;
 };
 

@@ -39,8 +39,8 @@ class Recorder {
   void started(uint64_t number, double now, int last_rank);
   void ended(uint64_t number, double now, bool ok);
 
-  // An array of objects, oldest first; see hvd_recent.
-  std::string json() const;
+  // An array of objects, oldest first, of the newest collectives; see hvd_recent.
+  std::string json(size_t newest = kKept) const;
 
  private:
   enum State : int32_t { kQueued, kAnnounced, kRunning, kDone, kFailed };

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch/timeline.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
+#include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "util/clock.h"
+#include "util/dtype.h"
 #include "util/json.h"
 #include "util/log.h"
 #include "util/threads.h"
@@ -17,56 +19,114 @@
 namespace hvd {
 namespace {
 
-constexpr char kClose[] = "\n]";
-constexpr size_t kCloseBytes = 2;
+constexpr useconds_t kFlushEvery = 20000;
+constexpr size_t kMaxTracks = 1 << 14;    // descriptions remembered by address
+constexpr int64_t kRankStride = 1000000;  // between the ranks' "process" ids, so that files can be put together
+constexpr int kOffsetWidth = 20;
+
+std::string padded(int64_t number) {
+  std::string text = std::to_string(number);
+  return std::string(kOffsetWidth - std::min<size_t>(kOffsetWidth, text.size()), ' ') + text;
+}
 
 }  // namespace
 
-int64_t Timeline::now_us() const {
-  auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count() - start_us_;
+std::string timeline_path(const std::string& path, int rank) {
+  if (rank == 0) return path;
+  size_t dot = path.rfind('.');
+  size_t slash = path.rfind('/');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) dot = path.size();
+  return path.substr(0, dot) + ".rank" + std::to_string(rank) + path.substr(dot);
 }
 
-bool Timeline::open_file(const std::string& path, std::string* problem) {
-  // Not waiting for the other end of a pipe.
-  file_ = UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  struct stat info{};
-  if (!file_) *problem = std::strerror(errno);
-  else if (fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) *problem = "it is not a regular file";
-  if (!problem->empty()) return false;
-  path_ = path;
-  ids_.clear();
-  negotiating_.clear();
-  pending_.clear();
-  end_ = 0;
-  start_us_ = 0;
-  start_us_ = now_us();
-  auto epoch = std::chrono::system_clock::now().time_since_epoch();
-  auto epoch_us = std::chrono::duration_cast<std::chrono::microseconds>(epoch).count();
-  if (write("[\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": "
-            "{\"start_time_since_epoch_in_micros\":" +
-            std::to_string(epoch_us) +
-            "}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"sort_index\": 0}}"))
-    return true;
-  *problem = std::strerror(errno);
-  return false;
-}
+// ------------------------------------------------------------------------------------------ recording --
 
-bool Timeline::start(const std::string& path, bool mark_cycles) {
-  std::lock_guard<std::mutex> life(life_mutex_);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (file_ && path == path_) return true;
-  }
-  stop_locked();
+void Timeline::push(Event event) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (pending_.size() < kMaxPending) pending_.push_back(std::move(event));
+  else ++dropped_;
+}
+
+void Timeline::negotiate_begin(const What& what) {
+  if (!active()) return;
+  push({Type::NegotiateBegin, now_s(), what});
+}
+
+void Timeline::ready(const What& what, int rank) {
+  if (!active()) return;
+  Event event(Type::Ready, now_s(), what);
+  event.rank = rank;
+  push(std::move(event));
+}
+
+void Timeline::negotiate_end(const What& what, int last_rank) {
+  if (!active()) return;
+  Event event(Type::NegotiateEnd, now_s(), what);
+  event.rank = last_rank;
+  push(std::move(event));
+}
+
+void Timeline::cycle() {
+  if (!active() || !mark_cycles_) return;
+  push({Type::Cycle, now_s()});
+}
+
+void Timeline::begin(const What& what, const Life& life) {
+  if (!active()) return;
+  Event event(Type::Begin, life.started, what);
+  event.life = life;
+  push(std::move(event));
+}
+
+void Timeline::span(const What& what, const char* phase, double from, double to) {
+  if (!active()) return;
+  Event event(Type::Span, from, what);
+  event.to = to;
+  event.phase = phase;
+  push(std::move(event));
+}
+
+void Timeline::end(const What& what, const std::vector<int64_t>& output_shape) {
+  if (!active()) return;
+  Event event(Type::End, now_s(), what);
+  event.dims = static_cast<int8_t>(std::min(output_shape.size(), event.shape.size()));
+  std::copy_n(output_shape.begin(), event.dims, event.shape.begin());
+  push(std::move(event));
+}
+
+void Timeline::step(int64_t number) {
+  if (!active()) return;
+  Event event(Type::Step, now_s());
+  event.number = number;
+  push(std::move(event));
+}
+
+void Timeline::mark(const std::string& text) {
+  if (!active()) return;
+  Event event(Type::Mark, now_s());
+  event.text = text;
+  push(std::move(event));
+}
+
+// -------------------------------------------------------------------------------------- start and stop --
+
+bool Timeline::start(const std::string& path, bool mark_cycles, int64_t limit) {
+  std::lock_guard<std::mutex> life(life_mutex_);
+  if (active_ && path == path_) return true;
+  stop_locked();
+  names_.clear();
+  next_id_ = 1;
+  tracks_.clear();
+  negotiating_.clear();
+  start_ = now_s();
+  start_epoch_us_ = static_cast<int64_t>(epoch_s() * 1e6);
   std::string problem;
-  if (!open_file(path, &problem)) {
-    file_.reset();
+  if (!file_.open(path, head(), limit, &problem)) {
     HVD_LOG(Error,
             "Error opening the Horovod Timeline file " << path << ", will not write a timeline. (" << problem << ")");
     return false;
   }
+  path_ = path;
   mark_cycles_ = mark_cycles;
   active_ = true;
   thread_ = start_thread("hvd-timeline", [this] { loop(); });
@@ -81,115 +141,223 @@ void Timeline::stop() {
 void Timeline::stop_locked() {
   active_ = false;
   if (thread_.joinable()) thread_.join();
-  std::lock_guard<std::mutex> lock(mutex_);
   flush();
-  file_.reset();
+  file_.close();
+  std::lock_guard<std::mutex> lock(mutex_);
+  pending_.clear();
 }
+
+// ------------------------------------------------------------------------------------------- the writer --
 
 void Timeline::loop() {
   while (active_) {
-    usleep(20000);
-    std::lock_guard<std::mutex> lock(mutex_);
+    usleep(kFlushEvery);
     flush();
   }
 }
 
-// Replaces the closing bracket by the text and a new bracket. If there is no room for it, the old bracket comes back:
-// its place in the file is paid for already.
-bool Timeline::write(const std::string& text) {
-  const std::string all = text + kClose;
-  for (size_t done = 0; done < all.size();) {
-    ssize_t n = pwrite(file_.get(), all.data() + done, all.size() - done, end_ + static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      int reason = n == 0 ? ENOSPC : errno;
-      if (end_ > 0 && pwrite(file_.get(), kClose, kCloseBytes, end_) == static_cast<ssize_t>(kCloseBytes) &&
-          ftruncate(file_.get(), end_ + static_cast<off_t>(kCloseBytes)) != 0)
-        HVD_LOG(Error, "cannot shorten " << path_ << ": " << std::strerror(errno));
-      errno = reason;
-      return false;
-    }
-    done += static_cast<size_t>(n);
-  }
-  end_ += static_cast<off_t>(text.size());
-  return true;
-}
-
 void Timeline::flush() {
-  if (!file_ || pending_.empty()) return;
-  bool written = write(std::exchange(pending_, {}));
-  if (written) return;
-  HVD_LOG(Error, "The Horovod Timeline file " << path_ << " could not be continued (" << std::strerror(errno)
+  int64_t dropped = 0;
+  taken_.clear();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    taken_.swap(pending_);
+    dropped = std::exchange(dropped_, 0);
+  }
+  if (!file_.is_open()) return;
+  out_.clear();
+  for (const Event& event : taken_) format(event);
+  if (dropped) {
+    open_event("i", "DROPPED", now_s());
+    add(", \"pid\": 0, \"s\": \"g\", \"args\": {\"events\": ");
+    add(dropped);
+    add("}}");
+  }
+  if (int64_t offset = offset_us_; offset != offset_written_) {
+    file_.patch(offset_at_, padded(offset));
+    offset_written_ = offset;
+  }
+  if (out_.empty()) return;
+  if (file_.append(out_) && (!file_.is_full() || shorten())) return;
+  HVD_LOG(Error, "The Horovod Timeline file " << file_.path() << " could not be continued (" << std::strerror(errno)
                                               << "): it ends here, complete up to this point.");
   active_ = false;
-  file_.reset();
+  file_.close();
 }
 
-int Timeline::process_id(const std::string& name) {
-  auto [it, added] = ids_.try_emplace(name, static_cast<int>(ids_.size()) + 1);
-  if (added) {
-    std::string id = std::to_string(it->second);
-    event("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"name\": " + json_quoted(name) +
-          "}}");
-    event("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + id + ", \"args\": {\"sort_index\": " + id +
-          "}}");
+std::string Timeline::introduction(const std::string& name, int64_t id) const {
+  std::string pid = std::to_string(id);
+  std::string text = ",\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + pid +
+                     ", \"args\": {\"name\": " + json_quoted(name) +
+                     "}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + pid +
+                     ", \"args\": {\"sort_index\": " + pid + "}}";
+  if (identity_.rank)
+    text += ",\n{\"name\": \"process_labels\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"labels\": \"rank " +
+            std::to_string(identity_.rank) + "\"}}";
+  return text;
+}
+
+// Who this is, and the tensors seen so far.
+std::string Timeline::head() {
+  const std::string start = std::to_string(start_epoch_us_);
+  std::string text =
+      "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"start_time_since_epoch_in_micros\":" +
+      start +
+      "}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"sort_index\": 0}},\n"
+      "{\"name\": \"horovod\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"rank\": " +
+      std::to_string(identity_.rank) + ", \"size\": " + std::to_string(identity_.size) +
+      ", \"host\": " + json_quoted(identity_.host) + ", \"pid\": " + std::to_string(getpid()) +
+      ", \"start_time_since_epoch_in_micros\": " + start + ", \"version\": 2, \"clock_offset_us\": ";
+  offset_at_ = text.size();
+  offset_written_ = offset_us_;
+  text += padded(offset_written_) + "}}";
+  for (auto& [name, known] : names_) text += introduction(name, known.id);
+  return text;
+}
+
+// Names that were not used of late go: where every tensor has another name they would outgrow the limit.
+bool Timeline::shorten() {
+  tracks_.clear();
+  std::erase_if(names_, [&](const auto& entry) { return entry.second.half + 1 < half_; });
+  ++half_;
+  return file_.shorten(head());
+}
+
+const Timeline::Track& Timeline::track(const What& what) {
+  auto found = tracks_.find(what.get());
+  if (found == tracks_.end()) {
+    if (tracks_.size() >= kMaxTracks) tracks_.clear();
+    auto [name, added] = names_.try_emplace(what->name, Name{0, half_});
+    if (added) {
+      name->second.id = identity_.rank * kRankStride + next_id_++;
+      add(introduction(what->name, name->second.id));
+    }
+    found = tracks_.try_emplace(what.get()).first;
+    found->second.name = &name->second;
+    found->second.what = what;
+    found->second.about = ", \"pid\": " + std::to_string(name->second.id) +
+                          ", \"cat\": \"horovod\", \"args\": {\"tensor\": " + json_quoted(what->name) +
+                          ", \"kind\": \"" + what->kind_text() + "\"";
   }
-  return it->second;
+  found->second.name->half = half_;
+  return found->second;
 }
 
-void Timeline::begin(const std::string& name, const char* what) {
-  if (!active()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  int id = process_id(name);
-  event("{\"ph\": \"B\", \"name\": " + json_quoted(what) + ", \"ts\": " + std::to_string(now_us()) +
-        ", \"pid\": " + std::to_string(id) + "}");
+void Timeline::add(int64_t number) {
+  char digits[24];
+  auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
+  out_.append(digits, end);
 }
 
-void Timeline::end(const std::string& name) {
-  if (!active()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  int id = process_id(name);
-  event("{\"ph\": \"E\", \"ts\": " + std::to_string(now_us()) + ", \"pid\": " + std::to_string(id) + "}");
+void Timeline::add_time(double at) { add(static_cast<int64_t>((at - start_) * 1e6)); }
+
+void Timeline::open_event(const char* phase_type, const char* name, double at) {
+  add(",\n{\"ph\": \"");
+  add(phase_type);
+  add("\", \"name\": \"");
+  add(name);
+  add("\", \"ts\": ");
+  add_time(at);
 }
 
-void Timeline::end(const std::string& name, const char* dtype, const std::string& shape) {
-  if (!active()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  int id = process_id(name);
-  event("{\"ph\": \"E\", \"ts\": " + std::to_string(now_us()) + ", \"pid\": " + std::to_string(id) +
-        ", \"args\": {\"dtype\": " + json_quoted(dtype) + ", \"shape\": " + json_quoted(shape) + "}}");
+void Timeline::add_about(const Track& track, const Life& life) {
+  add(track.about);
+  add(", \"bytes\": ");
+  add(life.bytes);
+  add(", \"seq\": ");
+  add(static_cast<int64_t>(life.seq));
+  add(", \"last_rank\": ");
+  add(life.last_rank);
+  add(", \"waited_us\": ");
+  bool waited = life.announced > 0 && life.last_rank >= 0 && life.last_rank != identity_.rank;
+  add(waited ? static_cast<int64_t>((life.started - life.announced) * 1e6) : 0);
+  add("}}");
 }
 
-void Timeline::negotiate_begin(const std::string& name, const char* op) {
-  if (!active()) return;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!negotiating_.insert(name).second) return;
+void Timeline::complete(const Track& track, const char* name, double from, double to, const Life* life) {
+  open_event("X", name, from);
+  add(", \"dur\": ");
+  add(static_cast<int64_t>((to - from) * 1e6));
+  if (life) return add_about(track, *life);
+  add(track.about);
+  add("}}");
+}
+
+void Timeline::format(const Event& event) {
+  switch (event.type) {
+    case Type::NegotiateBegin: {
+      const Track& t = track(event.what);
+      if (!negotiating_.insert(event.what->name).second) return;
+      open_event("B", (std::string("NEGOTIATE_") + event.what->kind_text()).c_str(), event.at);
+      add(t.about);
+      add("}}");
+      break;
+    }
+    case Type::Ready: {
+      const Track& t = track(event.what);
+      open_event("X", std::to_string(event.rank).c_str(), event.at);
+      add(", \"pid\": ");
+      add(t.name->id);
+      add(", \"dur\": 0}");
+      break;
+    }
+    case Type::NegotiateEnd: {
+      const Track& t = track(event.what);
+      if (!negotiating_.erase(event.what->name)) return;
+      add(",\n{\"ph\": \"E\", \"ts\": ");
+      add_time(event.at);
+      add(", \"pid\": ");
+      add(t.name->id);
+      add(", \"args\": {\"last_rank\": ");
+      add(event.rank);
+      add("}}");
+      break;
+    }
+    case Type::Cycle:
+      open_event("i", "CYCLE_START", event.at);
+      add(", \"s\": \"g\"}");
+      break;
+    case Type::Begin: {
+      const Track& t = track(event.what);
+      const Life& life = event.life;
+      if (life.queued > 0 && life.announced > life.queued) complete(t, "QUEUED", life.queued, life.announced, nullptr);
+      // The coordinator shows when the first rank was ready, and each of the others.
+      if (identity_.rank && life.announced > 0)
+        complete(t, (std::string("NEGOTIATE_") + event.what->kind_text()).c_str(), life.announced, life.started, &life);
+      open_event("B", event.what->kind_text(), event.at);
+      add_about(t, life);
+      break;
+    }
+    case Type::Span: complete(track(event.what), event.phase, event.at, event.to, nullptr); break;
+    case Type::End: {
+      const Track& t = track(event.what);
+      add(",\n{\"ph\": \"E\", \"ts\": ");
+      add_time(event.at);
+      add(", \"pid\": ");
+      add(t.name->id);
+      add(", \"args\": {\"dtype\": \"");
+      add(dtype_name(event.what->dtype));
+      add("\", \"shape\": \"[");
+      for (int i = 0; i < event.dims; ++i) {
+        if (i) add(", ");
+        add(event.shape[static_cast<size_t>(i)]);
+      }
+      add("]\"}}");
+      break;
+    }
+    case Type::Step:
+      open_event("i", "STEP", event.at);
+      add(", \"pid\": 0, \"s\": \"p\", \"args\": {\"n\": ");
+      add(event.number);
+      add("}}");
+      break;
+    case Type::Mark:
+      open_event("i", "MARK", event.at);
+      add(", \"pid\": 0, \"s\": \"p\", \"args\": {\"text\": ");
+      add(json_quoted(event.text));
+      add("}}");
+      break;
   }
-  begin(name, (std::string("NEGOTIATE_") + op).c_str());
-}
-
-void Timeline::ready(const std::string& name, int rank) {
-  if (!active()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  int id = process_id(name);
-  event("{\"ph\": \"X\", \"name\": \"" + std::to_string(rank) + "\", \"ts\": " + std::to_string(now_us()) +
-        ", \"pid\": " + std::to_string(id) + ", \"dur\": 0}");
-}
-
-void Timeline::negotiate_end(const std::string& name) {
-  if (!active()) return;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!negotiating_.erase(name)) return;
-  }
-  end(name);
-}
-
-void Timeline::cycle() {
-  if (!active() || !mark_cycles_) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  event("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"ts\": " + std::to_string(now_us()) + ", \"s\": \"g\"}");
 }
 
 }  // namespace hvd

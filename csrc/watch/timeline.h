@@ -1,66 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chrome-trace recording of every tensor's life on the coordinator: an array that is valid JSON after each flush, so a
-// file can be opened while the job runs, after it crashed, and when the disk is full.
+// Chrome-trace recording of every tensor's life on this rank, and of the agreement about it on the coordinator.
+//
+// Who records only appends to a list; a thread of its own turns the list into text, 50 times a second. Each tensor name
+// is a "process" of the trace. See docs/timeline.md for the names of the spans.
 #pragma once
 
-#include <sys/types.h>
-
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
-#include "util/fd.h"
+#include "control/message.h"
+#include "watch/trace_file.h"
 
 namespace hvd {
 
 class Timeline {
  public:
-  Timeline() = default;
+  struct Identity {
+    int rank = 0;
+    int size = 1;
+    std::string host;
+  };
+  explicit Timeline(Identity identity) : identity_(std::move(identity)) {}
   ~Timeline() { stop(); }
 
-  // Starts writing to path, which must be (or become) a regular file: the end of the array is written over again and
-  // again. The same path again is a no-op, another one finishes the old file first. False, and a line in the log, if
-  // that cannot be. Any thread.
-  bool start(const std::string& path, bool mark_cycles);
+  // Starts writing. The same path again is a no-op, another one finishes the old file first. False, and a line in the
+  // log, if that cannot be. Any thread. limit: bytes after which the older half is given up, 0 for never.
+  bool start(const std::string& path, bool mark_cycles, int64_t limit);
   void stop();
   bool active() const { return active_.load(std::memory_order_relaxed); }
+  // What to add to this rank's times to get rank 0's.
+  void set_clock_offset(int64_t us) { offset_us_ = us; }
 
-  void negotiate_begin(const std::string& name, const char* op);
-  void ready(const std::string& name, int rank);
-  void negotiate_end(const std::string& name);
-  void begin(const std::string& name, const char* what);
-  void end(const std::string& name);
-  void end(const std::string& name, const char* dtype, const std::string& shape);
+  using What = std::shared_ptr<const Description>;
+  // The coordinator: somebody is ready; a rank is; all are, `last_rank` last.
+  void negotiate_begin(const What& what);
+  void ready(const What& what, int rank);
+  void negotiate_end(const What& what, int last_rank);
   void cycle();
 
- private:
-  int process_id(const std::string& name);
-  void event(const std::string& text) { pending_ += ",\n" + text; }
-  int64_t now_us() const;
-  void stop_locked();
-  void loop();
-  // These need mutex_.
-  bool open_file(const std::string& path, std::string* problem);
-  bool write(const std::string& text);
-  void flush();
+  // This rank's part in a tensor: times by now_s().
+  struct Life {
+    double queued = 0, announced = 0, started = 0;
+    int64_t bytes = 0;
+    uint64_t seq = 0;
+    int last_rank = -1;
+  };
+  void begin(const What& what, const Life& life);
+  void span(const What& what, const char* phase, double from, double to);  // phase: static memory
+  void end(const What& what, const std::vector<int64_t>& output_shape);
 
-  std::mutex life_mutex_;  // start and stop, one at a time; taken before mutex_
+  void step(int64_t number);
+  void mark(const std::string& text);
+
+ private:
+  static constexpr size_t kMaxPending = 1 << 18;  // events; more are dropped, and counted
+  enum class Type : uint8_t { NegotiateBegin, Ready, NegotiateEnd, Cycle, Begin, Span, End, Step, Mark };
+  struct Event {
+    Event(Type type, double at, What what = nullptr) : type(type), at(at), what(std::move(what)) {}
+
+    Type type;
+    int8_t dims = 0;
+    int rank = -1;
+    double at, to = 0;
+    What what;
+    const char* phase = nullptr;
+    Life life{};
+    std::array<int64_t, 6> shape{};
+    int64_t number = 0;
+    std::string text;
+  };
+  struct Name {
+    int64_t id;  // of its "process"
+    int half;    // in which half of the file's it was last used
+  };
+  struct Track {
+    Name* name;
+    std::string about;  // ', "pid": 7, "cat": "horovod", "args": {"tensor": "x", "kind": "ALLREDUCE"'
+    What what;          // keeps the address it is found by
+  };
+
+  void push(Event event);
+  void stop_locked();
+  // The writing thread, or with it stopped.
+  void loop();
+  void flush();
+  void format(const Event& event);
+  const Track& track(const What& what);
+  std::string introduction(const std::string& name, int64_t id) const;
+  std::string head();
+  bool shorten();
+  void add(const char* text) { out_ += text; }
+  void add(const std::string& text) { out_ += text; }
+  void add(int64_t number);
+  void add_time(double at);
+  void open_event(const char* phase_type, const char* name, double at);
+  void add_about(const Track& track, const Life& life);
+  void complete(const Track& track, const char* name, double from, double to, const Life* life);
+
+  const Identity identity_;
+  std::mutex life_mutex_;  // start and stop, one at a time
   std::atomic<bool> active_{false};
+  std::atomic<bool> mark_cycles_{false};
+  std::atomic<int64_t> offset_us_{0};
+  std::string path_;    // guarded by life_mutex_
   std::thread thread_;  // guarded by life_mutex_
 
-  std::mutex mutex_;  // guards the rest
-  UniqueFd file_;
-  off_t end_ = 0;  // where the closing bracket stands
-  std::string path_;
-  std::string pending_;  // events that are not in the file yet
-  std::atomic<bool> mark_cycles_{false};
-  int64_t start_us_ = 0;
-  std::map<std::string, int> ids_;
+  std::mutex mutex_;  // guards the two below
+  std::vector<Event> pending_;
+  int64_t dropped_ = 0;
+
+  // The writing thread's.
+  TraceFile file_;
+  std::string out_;  // elements that are not in the file yet
+  std::vector<Event> taken_;
+  double start_ = 0;  // now_s() of ts 0
+  int64_t start_epoch_us_ = 0;
+  size_t offset_at_ = 0;  // where in the head the offset stands
+  int64_t offset_written_ = 0;
+  int64_t next_id_ = 1;
+  int half_ = 0;
+  std::map<std::string, Name> names_;
+  std::unordered_map<const Description*, Track> tracks_;
   std::set<std::string> negotiating_;
 };
+
+// The description inside of an object that outlives this rank's interest in it.
+template <typename Owner>
+Timeline::What described(const std::shared_ptr<const Owner>& owner) {
+  return {owner, &owner->description};
+}
+
+// "timeline.json" for rank 0, "timeline.rank3.json" for rank 3.
+std::string timeline_path(const std::string& path, int rank);
 
 }  // namespace hvd

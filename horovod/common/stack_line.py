@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the stall watch which line of the user's script this rank is in."""
+"""Tells the stall watch which line of the user's script this rank is in, and the stacks of all threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from types import FrameType
 from typing import Any, Optional
 
-from horovod.common import _native
+from horovod.common import _native, observation
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -30,7 +30,8 @@ def where() -> str:
 
 def _write(buffer: Any, capacity: int) -> int:
     try:
-        text = where().encode("utf-8", "replace")[: max(capacity - 1, 0)] + b"\0"
+        whole = f"{where()}\n{observation.stacks()}"
+        text = whole.encode("utf-8", "replace")[: max(capacity - 1, 0)] + b"\0"
         ctypes.memmove(buffer, text, len(text))
         return len(text) - 1
     except Exception:  # an engine thread called: nobody above could handle it

@@ -18,7 +18,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from horovod.common import _native, config, constants, nvidia
+from horovod.common import _native, config, constants, flight_file, nvidia
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.rendezvous import shared_memory
@@ -50,7 +50,7 @@ def start(identity: Identity, facts: Callable[[Identity], Card]) -> World:
     """
     if identity.meet is None:
         facts(identity)
-        configure_engine()
+        configure_engine(b"")
         return _started(alone(identity.host), None, [])
     try:
         store = identity.open_store(config.usable("gloo_timeout_seconds"))
@@ -62,10 +62,11 @@ def start(identity: Identity, facts: Callable[[Identity], Card]) -> World:
         store.close()
 
 
-def configure_engine() -> None:
+def configure_engine(secret: bytes) -> None:
     """Hands the settings to the engine. Raises ValueError for one that is wrong."""
     settings = config.engine_settings()
     settings["nccl_library"] = settings["nccl_library"] or nvidia.nccl_wheel()
+    settings["flight_recorder"] = flight_file.path(settings["flight_recorder"], secret)
     for name, value in settings.items():
         if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:
             raise ValueError(f"{config.BY_NAME[name].env}: {_native.last_error()}")
@@ -80,7 +81,7 @@ def _start_in(store: StoreClient, identity: Identity, facts: Callable[[Identity]
         me = identity
         try:
             me = identity.seated(store.join(identity.claim(), patience))
-            configure_engine()
+            configure_engine(store.secret)
             world = _form(me, store, facts(me))
             store.done()
             return world

@@ -15,7 +15,7 @@ Messages are a length (4 bytes) and marshalled tuples, between two processes of 
 
     (START, worker, command, env, cwd)   with two descriptors: its standard output and standard error
     (END, worker or -1, grace)           SIGTERM, after the grace period SIGKILL
-    (SIGNAL, number)                     to all
+    (SIGNAL, number)                     to all; SIGQUIT only to those that catch it: it asks, and ends nobody
     (BYE,)                               all have ended, or may live on
     <- (EXITED, worker, code)            127, with a word on its standard error, if it could not be started
 
@@ -95,30 +95,42 @@ class Worker:
         self.kill_at: float | None = None  # when its grace period is over
 
     def signal(self, number: int) -> None:
-        """Signals the group, or the child alone if it has not become a group's leader yet.
-
-        SIGQUIT asks for stacks: it goes to the child alone, and only if it would not end it.
-        """
+        """Signals the group, or the child alone if it has not become a group's leader yet."""
         try:
-            if number != signal.SIGQUIT:
-                os.killpg(self.pid, number)
-            elif not self.ended and catches(self.pid, number):
-                os.kill(self.pid, number)
+            os.killpg(self.pid, number)
         except ProcessLookupError:
             if not self.ended:
                 os.kill(self.pid, number)
         except PermissionError:
             pass  # a program that changed its user
 
+    def ask(self, number: int) -> None:
+        """Signals those of the group that catch this signal: not a shell around them, nor their loaders."""
+        for name in os.listdir("/proc"):
+            if name.isdigit() and _is_in(int(name), self.pid) and catches(int(name), number):
+                try:
+                    os.kill(int(name), number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+
+
+def _is_in(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) == group
+    except OSError:
+        return False
+
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal."""
+    """Whether a process has a handler for a signal: "SigCgt:\t0000000180014a07" in its status."""
     try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            masks = [int(line.split()[1], 16) for line in file if line.startswith("SigCgt:")]
-    except (OSError, ValueError):
-        return False
-    return any(mask >> (number - 1) & 1 for mask in masks)
+        with open(f"/proc/{pid}/status") as status:
+            for line in status:
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except OSError:
+        pass
+    return False
 
 
 class Guard:
@@ -169,7 +181,10 @@ class Guard:
                 self._end(*values)
             elif kind == SIGNAL:
                 for worker in self._workers.values():
-                    worker.signal(values[0])
+                    if values[0] == signal.SIGQUIT:
+                        worker.ask(signal.SIGQUIT)
+                    else:
+                        worker.signal(values[0])
             elif kind == BYE:
                 self._left_alone = True
                 return False

@@ -153,7 +153,7 @@ class JobFrame:
             if report is not None:
                 self._output.say(report)
                 return
-            self._show("SIGQUIT: the ranks print their Python stacks")
+            self._show("SIGQUIT: the ranks say what they do, and where they are")
             for runner in list(self._runners.values()):
                 runner.signal(signal.SIGQUIT)
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 
+from horovod.common import observation
 from horovod.common.basics import basics
 from horovod.common.constants import Adasum
 from horovod.common.process_sets import ProcessSet
@@ -84,6 +85,7 @@ class Core:
         """A step was made, on gradients of all ranks or on local ones."""
         self.explicit = False
         self.reducer.end_round()
+        observation.step_done()
         if shared and not self.weight_check.over and self.reducer.active:
             process_set = self.reducer.rule.process_set
             self.weight_check.after_step(process_set, lambda: fingerprints(self.names), stacklevel=4)

@@ -7,8 +7,11 @@ import json
 import os
 import time
 
+import pytest
 from processes import Processes
 from tests_support import run_world
+
+from horovod.common import timelines
 
 
 def test_events_reach_the_file_while_the_job_runs(tmp_path):
@@ -143,3 +146,143 @@ def test_a_file_that_cannot_be_opened_is_an_error_in_the_log_only(tmp_path):
         ranks.finish()
         time.sleep(0.1)
         assert "Error opening the Horovod Timeline file" in ranks.stderr(0)
+
+
+EVERY_RANK = """
+from horovod.common import observation
+hvd.init()
+hvd.mark("begin")
+for step in range(3):
+    if hvd.rank() == 1:
+        while step == 2 and not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+    hvd.allreduce(np.ones(100_000, np.float32), name="gradient")
+    hvd.allgather(np.ones(3), name="gathered")
+    observation.step_done()
+    say("step")
+hvd.stop_timeline()
+say("done")
+"""
+
+
+def spans(events, name):
+    """(begin, end, arguments) of all spans of this name, in order."""
+    open_now, found = {}, []
+    for event in events:
+        key = event.get("pid")
+        if event["ph"] == "B":
+            open_now.setdefault(key, []).append(event)
+        elif event["ph"] == "E":
+            begin = open_now[key].pop()
+            if begin["name"] == name:
+                found.append((begin["ts"], event["ts"], {**begin["args"], **event.get("args", {})}))
+        elif event["ph"] == "X" and event["name"] == name:
+            found.append((event["ts"], event["ts"] + event["dur"], event.get("args", {})))
+    return found
+
+
+@pytest.mark.parametrize("hosts", [["here", "here", "here"], ["here", "there", "there"]])
+def test_every_rank_writes_its_own_and_they_fit_together(tmp_path, hosts):
+    paths = [str(tmp_path / f"trace{part}.json") for part in ("", ".rank1", ".rank2")]
+    env = {"HOROVOD_TIMELINE": paths[0], "GO": str(tmp_path / "go")}
+    with Processes(EVERY_RANK, 3, env=env, hosts=hosts) as ranks:
+        for rank in range(3):
+            assert [ranks.heard(rank) for _ in range(2)] == ["step"] * 2
+        time.sleep(0.05)  # so that the wait for rank 1 is longer than clocks and scheduling could be wrong
+        (tmp_path / "go").touch()
+        assert [ranks.heard(rank) for rank in (0, 1, 2) for _ in range(2)] == ["step", "done"] * 3
+    for rank, path in enumerate(paths):
+        events = timelines.read(path)
+        who = timelines.identity(events)
+        assert (who["rank"], who["size"], who["host"], who["version"]) == (rank, 3, hosts[rank], 2)
+        assert abs(who["clock_offset_us"]) < 1e6
+        reductions = spans(events, "ALLREDUCE")
+        assert len(reductions) == 3 and len(spans(events, "ALLGATHER")) == 3
+        for begin, end, args in reductions:
+            assert 0 <= begin <= end and args["tensor"] == "allreduce.gradient" and args["bytes"] == 400_000
+        last = reductions[-1][2]
+        assert last["last_rank"] == 1 and (last["waited_us"] > 0) == (rank != 1)
+        assert [args["last_rank"] for _, _, args in spans(events, "NEGOTIATE_ALLREDUCE")][-1] == 1
+        apart = len(set(hosts)) > 1  # rank 2 then leaves the way between the hosts, and the sum, to rank 1
+        for phase in ["PACK"] + ["REDUCE"] * (not apart or rank < 2) + ["WIRE"] * (apart and rank < 2):
+            inside = spans(events, phase)
+            assert inside, phase
+            for begin, end, _ in inside:
+                assert any(
+                    first <= begin and end <= last + 1
+                    for first, last, _ in [*reductions, *spans(events, "ALLGATHER")]
+                )
+        assert [e["args"]["n"] for e in events if e.get("name") == "STEP"] == [1, 2, 3]
+        assert [e["args"]["text"] for e in events if e.get("name") == "MARK"] == ["begin"]
+    merged = timelines.merge(paths)
+    times = [event["ts"] for event in merged if "ts" in event]
+    assert times == sorted(times) and len(times) == sum(
+        len([event for event in timelines.read(path) if "ts" in event]) for path in paths
+    )
+    # A collective ends nowhere before it has begun everywhere.
+    reductions = sorted(spans(merged, "ALLREDUCE"), key=lambda span: span[2]["seq"])
+    for i in range(3):
+        same = reductions[3 * i : 3 * i + 3]
+        assert len({args["seq"] for _, _, args in same}) == 1
+        slack = 20_000 if len(set(hosts)) > 1 else 1
+        assert max(begin for begin, _, _ in same) <= min(end for _, end, _ in same) + slack
+    timelines.main([str(tmp_path / "all.json"), *paths])
+    assert json.loads((tmp_path / "all.json").read_text()) == merged
+
+
+def test_kill_9_leaves_valid_files(tmp_path):
+    script = """
+hvd.init()
+say("ready")
+i = 0
+while True:
+    hvd.allreduce(np.ones(10, np.float32), name=f"tensor {i % 50}")
+    i += 1
+"""
+    paths = [tmp_path / "trace.json", tmp_path / "trace.rank1.json"]
+    with Processes(script, 2, env={"HOROVOD_TIMELINE": str(paths[0])}) as ranks:
+        assert [ranks.heard(rank) for rank in range(2)] == ["ready"] * 2
+        deadline = time.monotonic() + 60
+        while not all(path.exists() and "tensor 49" in path.read_text() for path in paths):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for rank in range(2):
+            ranks.kill(rank)
+        for process in ranks.processes:
+            process.wait()
+    for path in paths:
+        assert len(spans(timelines.read(str(path)), "ALLREDUCE")) > 49
+
+
+def test_a_limit_keeps_the_newest_events(tmp_path):
+    path = tmp_path / "trace.json"
+    script = """
+hvd.init()
+for i in range(4000):
+    hvd.allreduce(np.ones(1, np.float32), name=f"tensor {i if i % 2 else 0}")
+    if i % 100 == 0:
+        time.sleep(0.02)  # the writer takes its time, too
+hvd.stop_timeline()
+say("done")
+"""
+    env = {"HOROVOD_TIMELINE": str(path), "HOROVOD_TIMELINE_MAX_BYTES": "200000"}
+    with Processes(script, 1, env=env) as ranks:
+        assert ranks.heard(0, timeout=120) == "done"
+    assert os.path.getsize(path) < 600_000
+    assert not (tmp_path / "trace.json.new").exists()
+    events = timelines.read(str(path))
+    assert events[0]["name"] == "process_name" and "start_time_since_epoch_in_micros" in events[0]["args"]
+    assert timelines.identity(events)["rank"] == 0
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name" and e["pid"]}
+    assert "allreduce.tensor 3999" in names.values() and "allreduce.tensor 0" in names.values()
+    assert "allreduce.tensor 1" not in names.values(), "the oldest are gone"
+    assert {e["pid"] for e in events if e.get("pid")} <= set(names), "whose event this is can be told"
+
+
+def test_what_is_no_timeline_is_refused_by_name(tmp_path):
+    (tmp_path / "cut.json").write_text('[{"ph": "M"')
+    (tmp_path / "other.json").write_text('[{"ph": "M", "name": "thread_name"}]')
+    with pytest.raises(ValueError, match="cut.json is not a timeline"):
+        timelines.merge([str(tmp_path / "cut.json")])
+    with pytest.raises(ValueError, match="does not say whose it is"):
+        timelines.merge([str(tmp_path / "other.json")])

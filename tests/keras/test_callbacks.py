@@ -62,6 +62,16 @@ def called_back():
         own, mean
     )
 
+    # Batches are steps; what Horovod took of the epoch is in its history.
+    before = hvd.metrics()
+    history = model.fit(x, y, epochs=2, batch_size=4, verbose=0, callbacks=[hvd.callbacks.MetricsCallback()])
+    after = hvd.metrics()
+    results["steps"] = after["steps"] - before["steps"] == 4 or (before["steps"], after["steps"])
+    sent = sum(history.history["hvd_mib"]) * (1 << 20)
+    results["mib"] = 0 < sent <= after["bytes"] - before["bytes"]
+    waits = history.history["hvd_wait_s"] + history.history["hvd_execute_s"]
+    results["seconds"] = len(waits) == 4 and min(waits) >= 0
+
     # Warm-up from lr / size to lr over two epochs of two batches; the optimizer's rate is the target.
     model, rates = model_of(0, rate=0.4), Rates()
     warmup = hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=2, verbose=1)

@@ -58,6 +58,7 @@ def worker_env(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     env["PYTHONPATH"] = os.pathsep.join([ROOT, SUPPORT, env.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     env.setdefault("OMP_NUM_THREADS", "1")
     env.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", "60")
+    env.setdefault("HOROVOD_FLIGHT_RECORDER", "off")  # tests of failures would leave files behind
     env.update(extra or {})
     return env
 

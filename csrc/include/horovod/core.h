@@ -255,8 +255,8 @@ HVD_API int32_t hvd_mark(const char* text);
 /* What was found for GPUs and which way their tensors go, as a JSON object; "{}" before the first GPU tensor. Returns
  * the length needed. */
 HVD_API int64_t hvd_device_report(char* buffer, int64_t cap);
-/* Called (on a helper thread) when the stall watch asks this rank where it is; writes a short text such as
- * "train.py:41 in step". NULL to clear. */
+/* Called (on a helper thread) when the stall watch asks this rank where it is; writes a line such as
+ * "train.py:41 in step", then the stacks of all threads, and returns their length. NULL to clear. */
 typedef int32_t (*hvd_where_fn)(char* buffer, int32_t cap);
 HVD_API void hvd_set_where(hvd_where_fn where);
 

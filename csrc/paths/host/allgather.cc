@@ -67,14 +67,17 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
     uint32_t done = packed + 2;
     if (k >= 2) lane_.wait_all(done - 6);
     size_t begin = k * piece;
-    mine.each(begin, begin + length(layout.my_index, k),
-              [&](const Span& part, size_t at) { std::memcpy(in_slot(me, k & 1) + at, part.in, part.bytes); });
+    {
+      InPhase phase(phases_, Phase::Pack);
+      mine.each(begin, begin + length(layout.my_index, k),
+                [&](const Span& part, size_t at) { std::memcpy(in_slot(me, k & 1) + at, part.in, part.bytes); });
+    }
     lane_.publish(packed);
     if (hosts > 1 && layout.owns_column()) {
       lane_.wait_all(packed);
       for (int s = 1; s < hosts; ++s)
-        transport_->exchange(0, pieces_of(me, (layout.my_host - s + 1 + hosts) % hosts, k),
-                             pieces_of(me, (layout.my_host - s + hosts) % hosts, k));
+        exchange(0, pieces_of(me, (layout.my_host - s + 1 + hosts) % hosts, k),
+                 pieces_of(me, (layout.my_host - s + hosts) % hosts, k));
       lane_.publish(carried_round);
     }
     for (int i = 1; i < layout.locals(); ++i) {
@@ -83,6 +86,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
       size_t n = length(member, k);
       if (!n) continue;
       lane_.wait(locals_[other], packed);
+      InPhase phase(phases_, Phase::Unpack);
       sinks[member].unpack(begin, begin + n, in_slot(other, k & 1), large);
     }
     for (int column = 0; hosts > 1 && column < columns; ++column) {

@@ -103,7 +103,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
               }
             }
           }
-        transport_->exchange(0, out, in);
+        exchange(0, out, in);
       }
       lane_.publish(carried_round);
     }

@@ -43,6 +43,7 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
     size_t length = std::min(piece, bytes - begin);
     if (k >= 2) lane_.wait_all(done - 6);
     if (root) {
+      InPhase phase(phases_, Phase::Pack);
       std::memcpy(in_slot(me, k & 1), in + begin, length);
       lane_.publish(packed);
     }
@@ -53,25 +54,27 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
       char* data = (at_root ? in_slot(root_local, k & 1) : result_slot(me, k & 1)) + first;
       Pieces share{{data, last - first}};
       if (rounds > 1) {
-        if (!at_root) transport_->exchange(0, {}, share);
-        if (distance + 1 < hosts) transport_->exchange(0, share, {});
+        if (!at_root) exchange(0, {}, share);
+        if (distance + 1 < hosts) exchange(0, share, {});
       } else {
         for (int hop = 0; hop < layout.hops(); ++hop) {
           int reach = 1 << hop;
-          if (distance < reach && distance + reach < hosts) transport_->exchange(hop, share, {});
-          else if (distance >= reach && distance < 2 * reach) transport_->exchange(hop, {}, share);
+          if (distance < reach && distance + reach < hosts) exchange(hop, share, {});
+          else if (distance >= reach && distance < 2 * reach) exchange(hop, {}, share);
         }
       }
       if (!at_root) lane_.publish(carried);
     }
     if (at_root && !root) {
       lane_.wait(locals_[root_local], packed);
+      InPhase phase(phases_, Phase::Unpack);
       std::memcpy(out + begin, in_slot(root_local, k & 1), length);
     } else if (!at_root) {
       for (int column = 0; column < columns; ++column) {
         size_t first = length * static_cast<size_t>(column) / static_cast<size_t>(columns);
         size_t last = length * static_cast<size_t>(column + 1) / static_cast<size_t>(columns);
         if (column != me) lane_.wait(locals_[column], carried);
+        InPhase phase(phases_, Phase::Unpack);
         std::memcpy(out + begin + first, result_slot(column, k & 1) + first, last - first);
       }
     }

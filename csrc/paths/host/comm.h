@@ -10,6 +10,7 @@
 #include "host/lane.h"
 #include "paths/host/spans.h"
 #include "paths/host/transport.h"
+#include "paths/phases.h"
 #include "world/set_layout.h"
 
 namespace hvd {
@@ -46,6 +47,8 @@ class Comm {
   // of at most kLightBytes follows.
   void begin(uint64_t seq, bool light) { lane_.begin(seq, locals_, light && layout.hosts() == 1); }
   void end() { lane_.end(); }
+  // Where to note what the time goes into; null: nowhere.
+  void trace(Phases* phases) { phases_ = phases; }
   // All local ranks have left the collective before: its slots may be used again within the same batch.
   void settle();
 
@@ -62,6 +65,10 @@ class Comm {
 
  private:
   int members() const { return layout.size(); }
+  void exchange(int hop, const Pieces& out, const Pieces& in) {
+    InPhase phase(phases_, Phase::Wire);
+    transport_->exchange(hop, out, in);
+  }
   size_t slot() { return lane_.segment().slot_bytes(); }
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
@@ -77,6 +84,7 @@ class Comm {
   Lane& lane_;
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;
+  Phases* phases_ = nullptr;
   std::vector<char> scratch_;
   std::vector<const void*> sources_;  // of a kernel's call
 };

@@ -89,6 +89,7 @@ Comm& HostPath::comm_of(const PlannedBatch& batch) {
 
 void HostPath::start(PlannedBatch& batch, BatchEnd& end) {
   Comm& comm = comm_of(batch);
+  comm.trace(batch.phases);
   spans_.clear();
   switch (batch.kind) {
     case HVD_ALLREDUCE: allreduce(comm, batch); break;
@@ -127,6 +128,7 @@ Comm& HostPath::lend(const PlannedBatch& batch) {
     lent_->settle();
   } else {
     lent_ = &comm_of(batch);
+    lent_->trace(batch.phases);
     lent_->begin(batch.seq, false);
   }
   return *lent_;

@@ -69,9 +69,13 @@ void Comm::reduce_light(const Spans& spans, const Reduction& how) {
   int which = lane_.parity();
   size_t bytes = spans.bytes();
   uint32_t packed = lane_.reserve(1);
-  pack(spans, 0, bytes, in_slot(layout.my_local, which), how, item);
+  {
+    InPhase phase(phases_, Phase::Pack);
+    pack(spans, 0, bytes, in_slot(layout.my_local, which), how, item);
+  }
   lane_.publish(packed);
   lane_.wait_all(packed);
+  InPhase phase(phases_, Phase::Reduce);
   int n = members();
   sources_.resize(n);
   spans.each(0, bytes, [&](const Span& part, size_t at) {
@@ -93,13 +97,13 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   kernels::Finish finish{how.postscale, how.divisor};
 
   auto pack_chunk = [&](uint32_t c) {
+    InPhase phase(phases_, Phase::Pack);
     pack(spans, c * chunk, std::min(total, (c + 1) * chunk), in_slot(me, c & 1), how, item);
     lane_.publish(packed + c);
   };
 
-  if (chunks) pack_chunk(0);
-  for (uint32_t c = 0; c < chunks; ++c) {
-    lane_.wait(locals_[1 - me], packed + c);
+  auto reduce_chunk = [&](uint32_t c) {
+    InPhase phase(phases_, Phase::Reduce);
     spans.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
       if (!part.out) return;
       const void* sources[2] = {in_slot(0, c & 1) + at, in_slot(1, c & 1) + at};
@@ -108,6 +112,12 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
       kernels::reduce2(how.dtype, how.op, around ? nullptr : part.out, around ? part.out : nullptr, sources, 2,
                        part.bytes / item, finish);
     });
+  };
+
+  if (chunks) pack_chunk(0);
+  for (uint32_t c = 0; c < chunks; ++c) {
+    lane_.wait(locals_[1 - me], packed + c);
+    reduce_chunk(c);
     // The other has read chunk c - 1, of the same parity as c + 1: it packed c after that.
     if (c + 1 < chunks) pack_chunk(c + 1);
   }
@@ -132,6 +142,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   sources_.resize(locals);
 
   auto pack_chunk = [&](uint32_t c) {
+    InPhase phase(phases_, Phase::Pack);
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
     char* slot_now = in_slot(me, c & 1);
@@ -152,17 +163,21 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     auto [first, last] = share_of(length, me, owners);
     char* result = result_slot(me, c & 1);
     bool net = layout.hosts() > 1;
-    spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
-      size_t offset = start + at;
-      for (int i = 0; i < locals; ++i) sources_[i] = in_slot(i, c & 1) + offset;
-      if (from_user) sources_[me] = part.in;
-      kernels::reduce2(how.dtype, how.op, result + offset, net ? nullptr : part.out, sources_.data(), locals,
-                       part.bytes / item, net ? kernels::Finish{} : finish, large);
-    });
+    {
+      InPhase phase(phases_, Phase::Reduce);
+      spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
+        size_t offset = start + at;
+        for (int i = 0; i < locals; ++i) sources_[i] = in_slot(i, c & 1) + offset;
+        if (from_user) sources_[me] = part.in;
+        kernels::reduce2(how.dtype, how.op, result + offset, net ? nullptr : part.out, sources_.data(), locals,
+                         part.bytes / item, net ? kernels::Finish{} : finish, large);
+      });
+    }
     if (net && last > first) {
       net_reduce(result + first, (last - first) / item, how.dtype, how.op);
       if (how.postscale != 1.0 || how.divisor != 1)
         kernels::finish(how.dtype, result + first, (last - first) / item, how.postscale, how.divisor);
+      InPhase phase(phases_, Phase::Unpack);
       spans.unpack(begin + first, begin + last, result + first, large);
     }
     lane_.publish(reduced(c));
@@ -181,6 +196,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
       if (other == me) continue;
       lane_.wait(locals_[other], reduced(c));
       auto [first, last] = share_of(length, other, owners);
+      InPhase phase(phases_, Phase::Unpack);
       spans.unpack(begin + first, begin + last, result_slot(other, c & 1) + first, large);
     }
   }
@@ -202,8 +218,7 @@ void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
   for (int hop = 0; have < hosts; ++hop) {
     int n = std::min(have, hosts - have);
     char* next = scratch_.data() + static_cast<size_t>(have) * bytes;
-    transport_->exchange(hop, {{scratch_.data(), static_cast<size_t>(n) * bytes}},
-                         {{next, static_cast<size_t>(n) * bytes}});
+    exchange(hop, {{scratch_.data(), static_cast<size_t>(n) * bytes}}, {{next, static_cast<size_t>(n) * bytes}});
     have += n;
   }
   std::vector<const void*> sources(hosts);
@@ -226,12 +241,12 @@ void Comm::net_reduce_ring(char* data, size_t count, int dtype, int op) {
   for (int s = 0; s < hosts - 1; ++s) {  // reduce-scatter
     Piece out = part(me - s);
     Piece in = part(me - s - 1);
-    transport_->exchange(0, {out}, {{scratch_.data(), in.bytes}});
+    exchange(0, {out}, {{scratch_.data(), in.bytes}});
     const void* sources[2] = {scratch_.data(), in.data};
     kernels::reduce(dtype, op, in.data, sources, 2, in.bytes / item);
   }
   for (int s = 0; s < hosts - 1; ++s)  // allgather
-    transport_->exchange(0, {part(me + 1 - s)}, {part(me - s)});
+    exchange(0, {part(me + 1 - s)}, {part(me - s)});
 }
 
 }  // namespace hvd

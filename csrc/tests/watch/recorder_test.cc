@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "horovod/core.h"
 #include "tests/check.h"
 #include "watch/metrics.h"
 

@@ -12,6 +12,7 @@ from horovod._keras.callbacks.best_model import BestModelCheckpoint
 from horovod._keras.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from horovod._keras.callbacks.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
 from horovod._keras.callbacks.metric_average import MetricAverageCallback
+from horovod._keras.callbacks.metrics import MetricsCallback
 
 __all__ = [
     "BestModelCheckpoint",
@@ -19,5 +20,6 @@ __all__ = [
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
+    "MetricsCallback",
     "with_base",
 ]

@@ -13,11 +13,13 @@ __all__ = [
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
+    "MetricsCallback",
 ]
 
 _base = keras.callbacks.Callback
 BroadcastGlobalVariablesCallback = _impl.with_base(_impl.BroadcastGlobalVariablesCallback, _base, __name__)
 MetricAverageCallback = _impl.with_base(_impl.MetricAverageCallback, _base, __name__)
+MetricsCallback = _impl.with_base(_impl.MetricsCallback, _base, __name__)
 LearningRateScheduleCallback = _impl.with_base(_impl.LearningRateScheduleCallback, _base, __name__)
 LearningRateWarmupCallback = _impl.with_base(_impl.LearningRateWarmupCallback, _base, __name__)
 BestModelCheckpoint = _impl.with_base(_impl.BestModelCheckpoint, keras.callbacks.ModelCheckpoint, __name__)
