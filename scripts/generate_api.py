@@ -56,7 +56,7 @@ SECTIONS = {
     "Objects": r".*_object(_fn)?$",
     "Life and place": r"init$|shutdown$|is_|(local_|cross_)?(rank|size)(_op)?$",
     "Process sets": r".*[pP]rocess_?[sS]et.*",
-    "Timeline and counters": r".*timeline$|metrics$|count_samples$",
+    "Timeline and counters": r".*timeline$|metrics$|mark$|count_samples$",
     "What is there": r".*_(built|enabled|supported)$",
     "Constants": r"(Average|Sum|Adasum|Min|Max|Product)$",
 }

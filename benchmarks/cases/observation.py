@@ -16,7 +16,7 @@ from benchmarks.team import ContenderFailed, Team
 RANKS = 2
 CONTENDER = "horovod observed"
 PERIOD_US = 100.0
-OBSERVERS = ("timeline", "metrics")
+OBSERVERS = ("timeline", "metrics", "recorder")
 TIMES = 8  # as many turns as usual: short turns next to each other tell a percent from noise
 
 

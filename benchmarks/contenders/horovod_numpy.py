@@ -11,6 +11,7 @@ from typing import Any, Callable, List
 from benchmarks.contenders.adapter import Adapter
 
 METRICS_EVERY_S = 0.1
+RECORDER_EVERY_S = 1.0
 
 
 class InPlace(Adapter):
@@ -46,6 +47,8 @@ class InPlace(Adapter):
         self.wait_for_all()
 
     def observe(self, what: str) -> Callable[[], None]:
+        from horovod.common import observation
+
         if what == "timeline":
             folder = tempfile.TemporaryDirectory(prefix="hvd-bench-timeline-")
             self.hvd.start_timeline(os.path.join(folder.name, "timeline.json"))
@@ -56,7 +59,9 @@ class InPlace(Adapter):
 
             return stop
         if what == "metrics":
-            return _read_metrics_now_and_then()
+            return _now_and_then(observation.metrics, METRICS_EVERY_S)
+        if what == "recorder":
+            return _now_and_then(observation.recent, RECORDER_EVERY_S)
         return lambda: None
 
     def close(self) -> None:
@@ -77,15 +82,13 @@ class Grouped(InPlace):
         self.hvd.grouped_allreduce_(tensors, op=self.hvd.Sum, name="bench")
 
 
-def _read_metrics_now_and_then() -> Callable[[], None]:
-    """A thread that reads the engine's counters ten times a second, as a scraper would at its most eager."""
-    from horovod.common.basics import basics
-
+def _now_and_then(look: Callable[[], object], seconds: float) -> Callable[[], None]:
+    """A thread that looks at the engine now and then, as a scraper would at its most eager."""
     over = threading.Event()
 
     def read() -> None:
-        while not over.wait(METRICS_EVERY_S):
-            basics.metrics()
+        while not over.wait(seconds):
+            look()
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()

@@ -226,7 +226,7 @@ class HorovodBasics:
     # --------------------------------------------------------------------------- observation --
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Starts a timeline in a file (written by rank 0; call it on every rank).
+        """Starts a timeline; call it on every rank. Rank 3 writes to "t.rank3.json" when told "t.json".
 
         Args:
             file_path: the Chrome trace to write; an existing file is replaced.

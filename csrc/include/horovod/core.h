@@ -235,7 +235,7 @@ HVD_API void hvd_release(int64_t handle);
 
 /* Text of the last failure seen by the calling thread. */
 HVD_API const char* hvd_last_error(void);
-/* Chrome-trace timeline; written by rank 0, called on every rank. */
+/* Chrome-trace timeline, called on every rank: rank 0 writes to path, rank 3 to "trace.rank3.json" for "trace.json". */
 HVD_API int32_t hvd_timeline_start(const char* path, int32_t mark_cycles);
 HVD_API int32_t hvd_timeline_stop(void);
 /* Counters as a JSON object, e.g. {"batches": 12, "tensors": 161, ...}. Returns the length needed. */
