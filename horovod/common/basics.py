@@ -19,7 +19,6 @@ from horovod.common import (
     names,
     observation,
     reporter,
-    sigquit,
     stack_line,
     topology,
 )
@@ -99,7 +98,6 @@ class HorovodBasics:
             return {"process_sets": [one.ranks for one in sets]}
 
         names.reset()
-        sigquit.install()
         reporter.start()
         try:
             topology.set_world(bootstrap.start(identity, facts))

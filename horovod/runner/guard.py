@@ -95,15 +95,9 @@ class Worker:
         self.kill_at: float | None = None  # when its grace period is over
 
     def signal(self, number: int) -> None:
-        """Signals the group, or the child alone if it has not become a group's leader yet.
-
-        SIGQUIT asks for stacks: it goes to the child alone, and only if it would not end it.
-        """
+        """Signals the group, or the child alone if it has not become a group's leader yet."""
         try:
-            if number != signal.SIGQUIT:
-                os.killpg(self.pid, number)
-            elif not self.ended and catches(self.pid, number):
-                os.kill(self.pid, number)
+            os.killpg(self.pid, number)
         except ProcessLookupError:
             if not self.ended:
                 os.kill(self.pid, number)
@@ -113,7 +107,7 @@ class Worker:
     def ask(self, number: int) -> None:
         """Signals those of the group that catch this signal: not a shell around them, nor their loaders."""
         for name in os.listdir("/proc"):
-            if name.isdigit() and _is_in(int(name), self.pid) and _catches(int(name), number):
+            if name.isdigit() and _is_in(int(name), self.pid) and catches(int(name), number):
                 try:
                     os.kill(int(name), number)
                 except (ProcessLookupError, PermissionError):
@@ -127,7 +121,7 @@ def _is_in(pid: int, group: int) -> bool:
         return False
 
 
-def _catches(pid: int, number: int) -> bool:
+def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal: "SigCgt:\t0000000180014a07" in its status."""
     try:
         with open(f"/proc/{pid}/status") as status:
@@ -137,16 +131,6 @@ def _catches(pid: int, number: int) -> bool:
     except OSError:
         pass
     return False
-
-
-def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            masks = [int(line.split()[1], 16) for line in file if line.startswith("SigCgt:")]
-    except (OSError, ValueError):
-        return False
-    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 class Guard:

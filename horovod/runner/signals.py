@@ -14,8 +14,8 @@ class Signals:
     Ctrl-Z stops the process.
 
     What the parent had ignored stays ignored (`nohup horovodrun ... &`, and SIGINT in a shell's background
-    jobs), SIGTERM and SIGQUIT aside: these always reach the job. Outside of the main thread, as in notebooks, Python
-    allows no handlers and nothing is caught.
+    jobs), SIGTERM and SIGQUIT aside: these always reach the job. Outside of the main thread, as in notebooks,
+    Python allows no handlers and nothing is caught.
     """
 
     def __init__(

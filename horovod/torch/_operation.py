@@ -19,6 +19,7 @@ from horovod.common.calls import Call
 from horovod.common.handles import Handle
 from horovod.common.members import place_in
 from horovod.common.verbs import Result, scattered_rows
+from horovod.torch import _ranges
 from horovod.torch._cuda import StreamHandle, current_stream, device_of
 from horovod.torch._tensor import CODES, from_wire, is_plain, lasting_view, to_wire
 
@@ -84,6 +85,10 @@ class Operation:
 
     def run(self) -> Any:
         """Submits, waits and returns the outputs."""
+        with _ranges.named(f"hvd.{self._call.verb.name}"):
+            return self._run()
+
+    def _run(self) -> Any:
         if not self._requests:
             return self._collect(0)
         if self._streams:
@@ -143,7 +148,7 @@ def _copy(submission: int, index: int, wire: torch.Tensor) -> Tuple[torch.Tensor
 
 def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
     """Blocking, of one tensor; the commonest case takes the shortest way."""
-    if call.verb.result is not Result.SAME or not is_plain(tensor):
+    if call.verb.result is not Result.SAME or not is_plain(tensor) or _ranges.wanted():
         return Operation(call, (tensor,), in_place).run()
     address, code = tensor.data_ptr(), CODES[tensor.dtype]
     output, written = tensor, address

@@ -26,7 +26,7 @@ import torch
 from horovod.common.basics import basics
 from horovod.common.constants import Average
 from horovod.common.members import place_in
-from horovod.torch import _sparse
+from horovod.torch import _ranges, _sparse
 from horovod.torch._buckets import Bucket
 from horovod.torch._flight import Flight, current_task
 from horovod.torch._hooks import install
@@ -253,7 +253,8 @@ class GradientReducer:
     def wait(self) -> None:
         """Waits for everything under way and puts the results into the gradients."""
         try:
-            self.flight.wait(self._round)
+            with _ranges.named("hvd.synchronize"):
+                self.flight.wait(self._round)
         except Exception:
             self.flight.abandon()
             for bucket in self._buckets:
