@@ -6,6 +6,7 @@
 //   node       the control tree: messages up, the plan down    driving thread
 //   executor   batches in flight on their data paths           driving thread starts, any thread ends
 //   driver     who drives, who sleeps                          any thread
+//   quick      the short way of small blocking calls           driving thread
 //   stall      who is everybody waiting for?                   driving thread, watch thread
 //   ending     who left, and why                               any thread
 //   liveness   who is still there?                             watch thread
@@ -25,6 +26,7 @@
 #include "engine/driver.h"
 #include "engine/ending.h"
 #include "engine/executor.h"
+#include "engine/quick_call.h"
 #include "engine/stall.h"
 #include "engine/table.h"
 #include "host/doorbells.h"
@@ -60,6 +62,10 @@ class Engine : private ControlNode::Listener {
 
   int64_t submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
                  void* context);
+  // A blocking call, by the short way: true if that was possible, and it is done. False: submit it.
+  bool call_quickly(const hvd_request* requests, int32_t n) {
+    return n == 1 && requests && quick_.may_serve(*requests) && driver_.if_free([&] { return quick_.run(*requests); });
+  }
   // Device memory: done means that the device is, too.
   int32_t poll(int64_t handle);
   Status wait(int64_t handle, double timeout_s);
@@ -104,6 +110,7 @@ class Engine : private ControlNode::Listener {
 
   ControlNode::Channels make_channels(std::vector<OpenLink>& links);
   Liveness::Callbacks liveness_callbacks();
+  bool goes_quickly() const;
   Status device_status(const Submission& submission);
   // False when the time is over.
   bool await(const DevicePoint& point, double deadline);
@@ -129,6 +136,7 @@ class Engine : private ControlNode::Listener {
   Executor executor_;
   StallWatch stall_;
   Driver driver_;
+  QuickCall quick_;
   std::atomic<bool> stopped_{false};
 };
 

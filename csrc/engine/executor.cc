@@ -66,15 +66,10 @@ void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
 
 void Executor::ended(PlannedBatch& batch, const Status& status) {
   auto& flight = static_cast<Flight&>(batch);
-  ++metrics_.batches;
-  auto tensors = static_cast<int64_t>(flight.tensors.size());
-  metrics_.tensors += tensors;
-  if (tensors > 1) metrics_.fused_tensors += tensors;
   int64_t bytes = 0;
   for (const Tensor* tensor : flight.tensors)
     if (tensor) bytes += static_cast<int64_t>(tensor->bytes);
-  metrics_.bytes += bytes;
-  metrics_.execute_us += static_cast<int64_t>((now_s() - flight.since) * 1e6);
+  count(flight.tensors.size(), bytes, flight.since);
   if (flight.traced)
     for (size_t i = 0; i < flight.agreed.size(); ++i) {
       const Description& d = flight.agreed[i]->description;
@@ -87,6 +82,20 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   std::unique_ptr<Flight> landed = land(flight);
   if (!Driver::drives_here()) callbacks_.ended_elsewhere();
   if (landed) recycle(std::move(landed));  // last: with it, whoever drains may take the engine apart
+}
+
+void Executor::ended_quickly(const Description& tensor, size_t bytes, double since) {
+  ++metrics_.submitted;
+  count(1, static_cast<int64_t>(bytes), since);
+  note(tensor, false, true);
+}
+
+void Executor::count(size_t tensors, int64_t bytes, double since) {
+  ++metrics_.batches;
+  metrics_.tensors += static_cast<int64_t>(tensors);
+  if (tensors > 1) metrics_.fused_tensors += static_cast<int64_t>(tensors);
+  metrics_.bytes += bytes;
+  metrics_.execute_us += static_cast<int64_t>((now_s() - since) * 1e6);
 }
 
 std::unique_ptr<Executor::Flight> Executor::take_idle() {
@@ -121,10 +130,13 @@ void Executor::recycle(std::unique_ptr<Flight> flight) {
 
 // For the obituary, should this process die now.
 void Executor::note(const Flight& flight, bool over) {
-  const Description& first = flight.agreed.front()->description;
+  note(flight.agreed.front()->description, flight.agreed.size() > 1, over);
+}
+
+void Executor::note(const Description& first, bool others, bool over) {
   segment_.note_last(topology_.local_rank(),
                      {over ? "after " : "in ", first.kind_text(), " of '", std::string_view(first.name).substr(0, 120),
-                      flight.agreed.size() > 1 ? "' and others" : "'"});
+                      others ? "' and others" : "'"});
 }
 
 bool Executor::drain(double seconds) {

@@ -47,6 +47,10 @@ class Executor : public BatchEnd {
   };
   std::optional<Oldest> oldest();
 
+  // A call of one tensor that needed no plan (quick_call.h) is noted and counted like a batch of its own.
+  void began_quickly(const Description& tensor) { note(tensor, false, false); }
+  void ended_quickly(const Description& tensor, size_t bytes, double since);
+
   void ended(PlannedBatch& batch, const Status& status) override;
   void broken(const std::string& why) override { callbacks_.broken(why); }
 
@@ -63,6 +67,9 @@ class Executor : public BatchEnd {
   std::unique_ptr<Flight> land(PlannedBatch& batch);
   void recycle(std::unique_ptr<Flight> flight);
   void note(const Flight& flight, bool over);
+  void note(const Description& first, bool others, bool over);
+  // What every collective of this rank comes to at its end: one place for whoever keeps a record.
+  void count(size_t tensors, int64_t bytes, double since);
 
   const Topology& topology_;
   Table& table_;
