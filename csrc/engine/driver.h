@@ -94,6 +94,7 @@ class Driver {
 
 template <typename Body>
 bool Driver::if_free(Body body) {
+  if (driving_) return false;  // a callback of the engine's
   ++callers_;
   bool result = false;
   if (guests_ == 0 && drive_mutex_.try_lock()) {

@@ -23,6 +23,8 @@ namespace {
 constexpr double kGoodbyeGrace = 2.0;
 // How long a rank that leaves waits for the others to be told, and then for itself to let go.
 constexpr double kLeaveWithin = 3.0;
+// A rank alone does so much while it submits.
+constexpr size_t kAtOnceBytes = 64 << 10;
 // More ranks than this on a host do not look at each other's memory one by one.
 constexpr int kMostQuickly = 64;
 // How long a failed job waits for a device to let go of a tensor before the caller is told.
@@ -48,6 +50,16 @@ HostPath& add_paths(Paths& paths, const std::vector<PathMaker>& more, const Topo
 Settings configured(const Settings& settings) {
   configure_log(settings.log_level, settings.log_hide_time);
   return settings;
+}
+
+// A rank alone waits for nobody: what is small is done sooner than a thread is woken for it.
+bool is_small(const Submission& submission) {
+  size_t bytes = 0;
+  for (const Entry& entry : submission.entries) {
+    if (entry.device >= 0) return false;
+    bytes += entry.bytes;
+  }
+  return bytes <= kAtOnceBytes;
 }
 
 double spin_time(const Settings& settings, int local_size, bool crowded) {
@@ -270,7 +282,13 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
     entry.description.group = group;
     entry.description.group_size = group ? n : 0;
   }
+  bool at_once = topology.size == 1 && !(flags & HVD_WILL_WAIT) && !alloc && !done && is_small(*submission);
   int64_t handle = table_.add(std::move(submission));
+  if (at_once && driver_.if_free([this] {
+        progress();
+        return true;
+      }))
+    return handle;
   driver_.queued(flags & HVD_WILL_WAIT);
   return handle;
 }
