@@ -10,6 +10,8 @@ namespace hvd {
 bool Announcer::announce() {
   fresh_.clear();
   table_.take_queued(&fresh_);
+  if (fresh_.empty()) return false;
+  before_speaking_();
   std::vector<uint32_t> ids;
   // What was announced first must arrive first, for groups and joins to keep their order.
   auto say_ids = [&] {
@@ -36,7 +38,12 @@ bool Announcer::announce() {
     }
   }
   say_ids();
-  return !fresh_.empty();
+  return true;
+}
+
+const Announcer::Known* Announcer::find(int32_t process_set, std::string_view name) const {
+  auto it = by_key_.find(KeyLess::View{process_set, name});
+  return it == by_key_.end() ? nullptr : it->second.get();
 }
 
 void Announcer::say_in_full(uint32_t id) {

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "control/message.h"
@@ -30,12 +33,29 @@ class Announcer {
   void forget(const std::vector<uint32_t>& evicted);
   void forget_set(int32_t id);
 
- private:
+  // What has an id: all ranks of the set have agreed on it.
   struct Known {
     uint32_t id;
     Key key;
     Share share;                            // this rank's
     std::shared_ptr<const Variant> agreed;  // with everybody's shares where they vary
+  };
+  // Null if the name has none. Valid until the next plan.
+  const Known* find(int32_t process_set, std::string_view name) const;
+  // Called before this rank says anything to the tree.
+  void before_speaking(std::function<void()> callback) { before_speaking_ = std::move(callback); }
+
+ private:
+  // Also takes names that nobody has copied.
+  struct KeyLess {
+    using is_transparent = void;
+    using View = std::pair<int32_t, std::string_view>;
+    static View view(const Key& key) { return {key.first, key.second}; }
+    static View view(const View& key) { return key; }
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return view(a) < view(b);
+    }
   };
 
   void learn(uint32_t id, const Entry& entry, const Variant& agreed);
@@ -43,7 +63,8 @@ class Announcer {
   Table& table_;
   ControlNode& node_;
   Recorder& recorder_;
-  std::map<Key, std::shared_ptr<const Known>> by_key_;
+  std::function<void()> before_speaking_ = [] {};
+  std::map<Key, std::shared_ptr<const Known>, KeyLess> by_key_;
   std::unordered_map<uint32_t, std::shared_ptr<const Known>> by_id_;
   std::unordered_map<uint32_t, Key> announced_;  // ids said and not planned yet
   std::vector<Entry*> fresh_;                    // scratch of announce()

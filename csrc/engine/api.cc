@@ -305,9 +305,10 @@ int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_
 int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s) {
   return guarded<int64_t>([&] {
     auto e = running();
+    if (e->call_quickly(requests, n)) return int64_t{0};
     int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
     int32_t status = finish(*e, handle, timeout_s);
-    return status == HVD_TIMEOUT ? handle : status;
+    return status == HVD_TIMEOUT ? handle : int64_t{status};
   });
 }
 

@@ -20,9 +20,9 @@ constexpr double kCallerGrace = 1e-3;
 // told.
 constexpr int kShortParks = 10;
 
-thread_local bool driving = false;
-
 }  // namespace
+
+thread_local bool Driver::driving_ = false;
 
 Driver::Driver(const Topology& topology, Segment& segment, Doorbells& bells, Table& table, std::vector<int> sockets,
                std::function<Turn()> progress, Options options)
@@ -34,8 +34,6 @@ Driver::Driver(const Topology& topology, Segment& segment, Doorbells& bells, Tab
       progress_(std::move(progress)),
       options_(std::move(options)),
       spin_us_(options_.spin_us) {}
-
-bool Driver::drives_here() { return driving; }
 
 void Driver::start() {
   thread_ = start_thread("hvd-engine", [this] { background(); });
@@ -50,9 +48,9 @@ void Driver::stop() {
 }
 
 Driver::Turn Driver::turn() {
-  driving = true;
+  driving_ = true;
   Turn turn = progress_();
-  driving = false;
+  driving_ = false;
   return turn;
 }
 
@@ -146,14 +144,14 @@ void Driver::exclusively(const std::function<void()>& body) {
     std::lock_guard<std::mutex> drive(drive_mutex_);
     --guests_;
     --callers_;
-    driving = true;
+    driving_ = true;
     try {
       body();
     } catch (...) {
-      driving = false;
+      driving_ = false;
       throw;
     }
-    driving = false;
+    driving_ = false;
   }
   if (table_.hand_over()) unpark();
 }

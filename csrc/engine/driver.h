@@ -21,6 +21,7 @@
 #include "engine/table.h"
 #include "host/doorbells.h"
 #include "host/segment.h"
+#include "util/clock.h"
 #include "util/cores.h"
 #include "util/status.h"
 #include "world/topology.h"
@@ -51,12 +52,15 @@ class Driver {
   void queued(bool will_wait);
   // Waits until the submission is done, driving if nobody else does. timeout_s < 0: for ever.
   Status wait(Submission& submission, double timeout_s);
+  // Runs a body that drives if nobody else does, and says what it said; false otherwise.
+  template <typename Body>
+  bool if_free(Body body);
   // Runs a body as if it drove: nobody else does meanwhile.
   void exclusively(const std::function<void()>& body);
   // How long waits spin from now on. Driving thread.
   void set_spin(double microseconds) { spin_us_ = microseconds; }
   // Whether the calling thread drives (any engine: there is one, but for tests).
-  static bool drives_here();
+  static bool drives_here() { return driving_; }
 
  private:
   void background();
@@ -77,6 +81,7 @@ class Driver {
   const Options options_;
   double spin_us_;  // whoever drives
 
+  static thread_local bool driving_;
   CoreLeaver core_;  // used by whoever drives
   std::mutex drive_mutex_;
   std::atomic<int> callers_{0};       // threads that drive, or are about to
@@ -89,5 +94,22 @@ class Driver {
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
+
+template <typename Body>
+bool Driver::if_free(Body body) {
+  if (driving_) return false;  // a callback of the engine's
+  ++callers_;
+  bool result = false;
+  if (guests_ == 0 && drive_mutex_.try_lock()) {
+    driving_ = true;
+    result = body();
+    driving_ = false;
+    last_call_ = now_s();
+    drive_mutex_.unlock();
+  }
+  --callers_;
+  if (result && (table_.hand_over() || parked_ == kUntilCalled)) unpark();
+  return result;
+}
 
 }  // namespace hvd

@@ -24,6 +24,10 @@ namespace {
 constexpr double kGoodbyeGrace = 2.0;
 // How long a rank that leaves waits for the others to be told, and then for itself to let go.
 constexpr double kLeaveWithin = 3.0;
+// A rank alone does so much while it submits.
+constexpr size_t kAtOnceBytes = 64 << 10;
+// More ranks than this on a host do not look at each other's memory one by one.
+constexpr int kMostQuickly = 64;
 // How long a failed job waits for a device to let go of a tensor before the caller is told.
 constexpr double kLeaveMemoryWithin = 0.5;
 
@@ -48,6 +52,16 @@ Settings configured(Settings settings) {
   configure_log(settings.log_level, settings.log_hide_time);
   if (std::string problem = start_from(settings); !problem.empty()) throw Refused(HVD_INVALID, problem);
   return settings;
+}
+
+// A rank alone waits for nobody: what is small is done sooner than a thread is woken for it.
+bool is_small(const Submission& submission) {
+  size_t bytes = 0;
+  for (const Entry& entry : submission.entries) {
+    if (entry.device >= 0) return false;
+    bytes += entry.bytes;
+  }
+  return bytes <= kAtOnceBytes;
 }
 
 double spin_time(const Settings& settings, int local_size, bool crowded) {
@@ -91,8 +105,11 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
              [this](const std::string& why) { abort(why); }),
       driver_(topology, segment_, bells_, table_, node_.sockets(), [this] { return progress(); },
               {spin_time(settings_, topology.local_size(), crowded_), crowded_, settings_.thread_affinity}),
+      quick_(topology, segment_, bells_, table_, announcer_, executor_, timeline_,
+             {goes_quickly(), spin_time(settings_, topology.local_size(), crowded_), crowded_}, [this] { progress(); }),
       quit_signal_([this] { show(); }) {
   paths_.tune(settings_);
+  announcer_.before_speaking([this] { quick_.goes_another_way(); });
   auto everyone = std::make_shared<const SetLayout>(topology, topology.everyone());
   table_.add_set(0, everyone);
   paths_.add_set(0, everyone);
@@ -133,6 +150,14 @@ ControlNode::Channels Engine::make_channels(std::vector<OpenLink>& links) {
     channels.sources.push_back(socket_to(topology.leader_of(child)));
   if (!topology.is_coordinator()) channels.up = socket_to(topology.leader_of(tree_parent(topology.host())));
   return channels;
+}
+
+// Ranks that come to different answers make every short call a long one, but no mistake. The tuner sees what is planned.
+bool Engine::goes_quickly() const {
+  SetLayout everyone(topology, topology.everyone());
+  return topology.hosts() == 1 && topology.size <= kMostQuickly && settings_.cycle_time <= 0 &&
+         (topology.size == 1 || (!settings_.autotune && spin_time(settings_, topology.local_size(), crowded_) > 0)) &&
+         paths_.choose(-1, everyone) == &host_path_;
 }
 
 Liveness::Callbacks Engine::liveness_callbacks() {
@@ -293,7 +318,13 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
     entry.description.group = group;
     entry.description.group_size = group ? n : 0;
   }
+  bool at_once = topology.size == 1 && !(flags & HVD_WILL_WAIT) && !alloc && !done && is_small(*submission);
   int64_t handle = table_.add(std::move(submission));
+  if (at_once && driver_.if_free([this] {
+        progress();
+        return true;
+      }))
+    return handle;
   driver_.queued(flags & HVD_WILL_WAIT);
   return handle;
 }

@@ -6,6 +6,7 @@
 //   node       the control tree: messages up, the plan down    driving thread
 //   executor   batches in flight on their data paths           driving thread starts, any thread ends
 //   driver     who drives, who sleeps                          any thread
+//   quick      the short way of small blocking calls           driving thread
 //   stall      who is everybody waiting for?                   driving thread, watch thread
 //   ending     who left, and why                               any thread
 //   recorder   the last collectives of this rank               any thread
@@ -28,6 +29,7 @@
 #include "engine/driver.h"
 #include "engine/ending.h"
 #include "engine/executor.h"
+#include "engine/quick_call.h"
 #include "engine/stall.h"
 #include "engine/table.h"
 #include "host/doorbells.h"
@@ -65,6 +67,10 @@ class Engine : private ControlNode::Listener {
 
   int64_t submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
                  void* context);
+  // A blocking call, by the short way: true if that was possible, and it is done. False: submit it.
+  bool call_quickly(const hvd_request* requests, int32_t n) {
+    return n == 1 && requests && quick_.may_serve(*requests) && driver_.if_free([&] { return quick_.run(*requests); });
+  }
   // Device memory: done means that the device is, too.
   int32_t poll(int64_t handle);
   Status wait(int64_t handle, double timeout_s);
@@ -124,6 +130,7 @@ class Engine : private ControlNode::Listener {
 
   ControlNode::Channels make_channels(std::vector<OpenLink>& links);
   Liveness::Callbacks liveness_callbacks();
+  bool goes_quickly() const;
   Status device_status(const Submission& submission);
   // False when the time is over.
   bool await(const DevicePoint& point, double deadline);
@@ -151,6 +158,7 @@ class Engine : private ControlNode::Listener {
   Driver driver_;
   uint32_t tuning_ = 0;      // number of the last tuning
   uint64_t last_batch_ = 0;  // of the plan
+  QuickCall quick_;
   std::atomic<bool> stopped_{false};
   // Leaders: who has not submitted what waits longest. The driving thread says it when asked.
   struct Missing {

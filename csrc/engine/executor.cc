@@ -90,6 +90,19 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   if (landed) recycle(std::move(landed));  // last: with it, whoever drains may take the engine apart
 }
 
+void Executor::ended_quickly(const Description& tensor, size_t bytes, double since) {
+  double now = now_s();
+  auto payload = static_cast<int64_t>(bytes);
+  ++metrics_.submitted;
+  metrics_.batch_ended({tensor.kind_text(), 1, payload, capacity_, since}, now);
+  metrics_.latency.add(static_cast<int64_t>((now - since) * 1e6));
+  uint64_t record = recorder_.queued(
+      {tensor.name, tensor.kind_text(), tensor.dtype, tensor.shape, payload, tensor.process_set}, since);
+  recorder_.started(record, since, -1);
+  recorder_.ended(record, now, true);
+  note(tensor, false, true);
+}
+
 std::unique_ptr<Executor::Flight> Executor::take_idle() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (idle_.empty()) return std::make_unique<Flight>();
@@ -122,10 +135,13 @@ void Executor::recycle(std::unique_ptr<Flight> flight) {
 
 // For the obituary, should this process die now.
 void Executor::note(const Flight& flight, bool over) {
-  const Description& first = flight.agreed.front()->description;
+  note(flight.agreed.front()->description, flight.agreed.size() > 1, over);
+}
+
+void Executor::note(const Description& first, bool others, bool over) {
   segment_.note_last(topology_.local_rank(),
                      {over ? "after " : "in ", first.kind_text(), " of '", std::string_view(first.name).substr(0, 120),
-                      flight.agreed.size() > 1 ? "' and others" : "'"});
+                      others ? "' and others" : "'"});
 }
 
 void Executor::trace_begin(Flight& flight) {

@@ -50,6 +50,10 @@ class Executor : public BatchEnd {
   };
   std::optional<Oldest> oldest();
 
+  // A call of one tensor that needed no plan (quick_call.h) is noted and counted like a batch of its own.
+  void began_quickly(const Description& tensor) { note(tensor, false, false); }
+  void ended_quickly(const Description& tensor, size_t bytes, double since);
+
   void ended(PlannedBatch& batch, const Status& status) override;
   void broken(const std::string& why) override { callbacks_.broken(why); }
 
@@ -68,6 +72,7 @@ class Executor : public BatchEnd {
   std::unique_ptr<Flight> land(PlannedBatch& batch);
   void recycle(std::unique_ptr<Flight> flight);
   void note(const Flight& flight, bool over);
+  void note(const Description& first, bool others, bool over);
   void trace_begin(Flight& flight);
   void trace_end(const Flight& flight);
 

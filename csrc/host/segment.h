@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory the ranks of one host share: an unnamed file, so that nothing is left behind by any death.
 //
-//   header | per rank: state, mailbox up, mailbox down | per rank: staging slots in[2], result[2]
+//   header | per rank: state, mailbox up, mailbox down, quick payload[2] | per rank: staging slots in[2], result[2]
 //
 // Pages that are never touched cost nothing, so the slots can be generous. One rank alone has the same layout in
 // memory of its own.
@@ -20,6 +20,8 @@
 namespace hvd {
 
 constexpr size_t kMailboxBytes = 64 << 10;
+// What a rank may bring to a QuickRound.
+constexpr size_t kQuickBytes = 16 << 10;
 
 // A ring of bytes from one process to another. Positions only grow.
 struct Mailbox {
@@ -37,6 +39,8 @@ struct RankState {
   // Control plane: counts rings; sleepers want the eventfd written as well.
   alignas(64) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleepers;
+  // Which QuickRound it is in, counted from 1; 0: none.
+  alignas(64) std::atomic<uint32_t> in_round;
   // For the obituary: what this rank was last doing. A torn read is harmless.
   alignas(64) char last[192];
 };
@@ -48,6 +52,7 @@ struct SegmentHeader {
   uint64_t slot_bytes;
   std::atomic<uint32_t> aborted;  // 0 no, 1 being written, 2 text is there
   char abort_text[2048];
+  alignas(64) std::atomic<uint64_t> quick_round;  // see QuickRound
 };
 
 class Segment {
@@ -74,6 +79,10 @@ class Segment {
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
   void note_last(int local, std::initializer_list<std::string_view> parts);
   std::string last(int local);
+  // Of a round of this parity.
+  char* quick_payload(int local, uint32_t parity) {
+    return base_ + rank_offset(local) + kStateBytes + 2 * sizeof(Mailbox) + parity * kQuickBytes;
+  }
   // Staging slots of a rank; which = 0 or 1.
   char* in_slot(int local, int which) { return slots(local) + which * slot_bytes_; }
   char* result_slot(int local, int which) { return slots(local) + (2 + which) * slot_bytes_; }
@@ -87,7 +96,7 @@ class Segment {
  private:
   static constexpr size_t kStateBytes = 4096;
   static constexpr size_t kHeaderBytes = 4096;
-  static constexpr size_t kRankBytes = (kStateBytes + 2 * sizeof(Mailbox) + 4095) & ~size_t{4095};
+  static constexpr size_t kRankBytes = (kStateBytes + 2 * sizeof(Mailbox) + 2 * kQuickBytes + 4095) & ~size_t{4095};
   static size_t rank_offset(int local) { return kHeaderBytes + static_cast<size_t>(local) * kRankBytes; }
   static size_t total_bytes(int local_size, size_t slot_bytes) {
     return rank_offset(local_size) + static_cast<size_t>(local_size) * 4 * slot_bytes;

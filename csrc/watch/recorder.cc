@@ -28,7 +28,7 @@ Recorder::Slot* Recorder::slot_of(uint64_t number) const {
 }
 
 uint64_t Recorder::queued(const What& what, double now) {
-  uint64_t number = next_.load(kRelaxed);
+  uint64_t number = next_.fetch_add(1, kRelaxed);
   Slot& slot = (*slots_)[number % kKept];
   slot.number.store(0, kRelaxed);
   size_t length = std::min(what.name.size(), kNameBytes - 1);
@@ -51,7 +51,6 @@ uint64_t Recorder::queued(const What& what, double now) {
   slot.queued.store(now, kWrite);
   for (auto* later : {&slot.announced, &slot.started, &slot.ended}) later->store(0, kWrite);
   slot.number.store(number, kWrite);
-  next_.store(number + 1, kWrite);
   return number;
 }
 

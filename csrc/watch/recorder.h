@@ -2,7 +2,7 @@
 // The flight recorder: the last thousand collectives of this rank, at all times.
 //
 // A collective is noted when it is handed in and when each of its stages is reached; that costs a few stores, no lock
-// and no memory. All fields are atomic, so that json() may read along: it leaves out what is overwritten meanwhile.
+// and no memory. Any thread. All fields are atomic, so that json() may read along: it leaves out what is being written.
 #pragma once
 
 #include <array>
@@ -32,9 +32,9 @@ class Recorder {
     int64_t bytes;
     int process_set;
   };
-  // Handed in. Returns the number by which the rest is told. One thread at a time.
+  // Handed in. Returns the number by which the rest is told.
   uint64_t queued(const What& what, double now);
-  // The rest: any thread. What has been overwritten since is passed over.
+  // The rest. What has been overwritten since is passed over.
   void announced(uint64_t number, double now);
   void started(uint64_t number, double now, int last_rank);
   void ended(uint64_t number, double now, bool ok);

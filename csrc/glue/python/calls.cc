@@ -17,11 +17,10 @@
  * submitted, and the general way in Python has the words for what is wrong. A run that takes long returns its handle,
  * for Python to wait on with its eyes open for signals. Failures are raised by `raise_for(status, text)`.
  *
- * Who submits holds the GIL: the engine waits for nothing there. Who waits does not.
+ * Who submits memory of the host holds the GIL: the engine waits for nothing there. Who waits does not.
  */
 #include <dlfcn.h>
 
-#include <charconv>
 #include <climits>
 #include <cstring>
 #include <string>
@@ -205,26 +204,21 @@ Object* fail(int64_t status) {
   return nullptr;
 }
 
-/* Without the GIL, which others need to come to the same collective. */
-int32_t finish_slice(int64_t handle) {
-  void* thread = py.PyEval_SaveThread();
-  int32_t status = hvd_finish(handle, kSlice);
-  py.PyEval_RestoreThread(thread);
-  return status;
-}
-
 Object* run(const hvd_request* requests, int32_t n) {
-  int64_t handle = hvd_call(requests, n, 0);
-  if (handle > 0) {
-    int32_t status = finish_slice(handle);
-    if (status == HVD_TIMEOUT) return py.PyLong_FromLongLong(handle);
-    handle = status;
-  }
-  return handle == HVD_OK ? kept(py.none) : fail(handle);
+  /* A rank alone whose tensor stays where it is has the result sooner than it lets go of the GIL and takes it again. */
+  bool stays = requests->input == requests->output && requests->prescale == 1.0 && requests->postscale == 1.0;
+  bool waits = hvd_size() != 1 || !stays;
+  void* thread = waits ? py.PyEval_SaveThread() : nullptr;
+  int64_t left = hvd_call(requests, n, waits ? kSlice : 0);
+  if (waits) py.PyEval_RestoreThread(thread);
+  if (left > 0) return py.PyLong_FromLongLong(left);
+  return left == HVD_OK ? kept(py.none) : fail(left);
 }
 
 Object* start(const hvd_request* requests, int32_t n, uint32_t flags) {
+  void* thread = requests->device >= 0 ? py.PyEval_SaveThread() : nullptr; /* the device's library may take its time */
   int64_t handle = hvd_submit(requests, n, flags, nullptr, nullptr, nullptr);
+  if (thread) py.PyEval_RestoreThread(thread);
   return handle > 0 ? py.PyLong_FromLongLong(handle) : fail(handle);
 }
 
@@ -267,13 +261,7 @@ Object* memory(Object*, Object* const* arguments, ssize_t n) {
 
 /* Members are called "prefix.name_1of107". */
 std::string member_name(const std::string& base, size_t index, size_t count) {
-  char text[48] = "_";
-  char* end = std::to_chars(text + 1, text + sizeof text, index + 1).ptr;
-  *end++ = 'o';
-  *end++ = 'f';
-  end = std::to_chars(end, text + sizeof text, count).ptr;
-  std::string name = base;
-  return name.append(text, end);
+  return base + "_" + std::to_string(index + 1) + "of" + std::to_string(count);
 }
 
 template <bool kRun>

@@ -202,8 +202,9 @@ HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flag
  * refused. HVD_TIMEOUT in *status: wait again. */
 HVD_API int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status);
 
-/* The same for requests whose outputs are the caller's own memory, of the host: nothing is left to be released. 0: done.
- * Positive: not done after timeout_s (0: it was not done at once), this is the handle to finish. Negative: the status. */
+/* The same for requests whose outputs are the caller's own memory, of the host: nothing is left to be released. 0:
+ * done. Positive: not done after timeout_s (0: it was not done at once), this is the handle to finish. Negative: the
+ * status. */
 HVD_API int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s);
 
 /* 1 done, 0 not yet, HVD_INVALID unknown handle. */

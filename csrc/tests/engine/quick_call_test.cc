@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocking calls by the short way, among whole engines: that they take it, and that it mixes with everything else.
+#include <atomic>
+#include <random>
+
+#include "tests/check.h"
+#include "tests/engine/gradient.h"
+#include "tests/engine/job.h"
+
+using namespace hvd;
+using namespace hvd::testing;
+
+namespace {
+
+// As hvd_call.
+int call(Engine& engine, const hvd_request& r) {
+  if (engine.call_quickly(&r, 1)) return HVD_OK;
+  const int64_t handle = engine.submit(&r, 1, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
+  const Status status = engine.wait(handle, 60.0);
+  engine.release(handle);
+  return status.code;
+}
+
+int call_later(Engine& engine, const hvd_request& r) {
+  const int64_t handle = engine.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+  const Status status = engine.wait(handle, 60.0);
+  engine.release(handle);
+  return status.code;
+}
+
+long metric(Engine& engine, const std::string& name) {
+  const std::string text = engine.metrics();
+  return std::stol(text.substr(text.find("\"" + name + "\": ") + name.size() + 4));
+}
+
+hvd_request barrier() {
+  hvd_request r{};
+  r.struct_size = sizeof r;
+  r.kind = HVD_BARRIER;
+  r.name = "barrier.noname";
+  r.device = -1;
+  return r;
+}
+
+Settings patient() {
+  Settings settings;
+  settings.spin_us = 1e6;  // whoever waits in a round waits for all to come
+  return settings;
+}
+
+}  // namespace
+
+// What the plan has brought once needs no other: the ranks come to the same results by themselves.
+TEST(known_calls_need_no_plan) {
+  for (int ranks : {1, 2, 3}) {
+    Job job({ranks}, patient());
+    const Case c("ranks", ranks);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Engine& engine = job.engine(rank);
+      for (int i = 0; i < 60; ++i) {
+        Gradient t("t" + std::to_string(i % 3), size_t(100), float(rank + 1));
+        faults += call(engine, t.request()) != HVD_OK;
+        faults += !t.all(float(ranks * (ranks + 1)) / 2);
+        faults += call(engine, barrier()) != HVD_OK;
+      }
+    });
+    CHECK_EQ(faults.load(), 0L);
+    for (int rank = 0; rank < ranks; ++rank) {
+      CHECK_EQ(metric(job.engine(rank), "batches"), 120L);
+      CHECK_EQ(metric(job.engine(rank), "submitted"), 120L);
+      CHECK(metric(job.engine(rank), "plans") <= 8);
+    }
+  }
+}
+
+// Averages, scales, results elsewhere, and a tensor that is too large for a round.
+TEST(the_same_results_as_by_the_plan) {
+  for (int ranks : {1, 2}) {
+    Job job({ranks}, patient());
+    const Case c("ranks", ranks);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      for (int i = 0; i < 4; ++i) {
+        for (size_t count : {size_t(0), size_t(1), size_t(5000), size_t(50000)}) {
+          Gradient t("t" + std::to_string(count), count, float(rank + 1));
+          std::vector<float> out(count, -1);
+          hvd_request r = t.request();
+          r.output = out.data();
+          r.reduce_op = HVD_AVERAGE;
+          r.prescale = 2;
+          r.postscale = 3;
+          faults += call(job.engine(rank), r) != HVD_OK;
+          const float want = ranks == 1 ? 6.f : 9.f;
+          faults += std::any_of(out.begin(), out.end(), [&](float v) { return v != want; });
+          faults += !t.all(float(rank + 1));
+        }
+      }
+    });
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// Ranks choose at random how they call, and dawdle; a second thread of each has calls of its own under way.
+TEST(short_and_long_ways_mix) {
+  for (const auto& locals : std::vector<std::vector<int>>{{1}, {2}, {3}, {2, 1}}) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Engine& engine = job.engine(rank);
+      const float want = float(job.size() * (job.size() + 1)) / 2;
+      auto calls = [&](const std::string& prefix, int count, unsigned seed) {
+        std::mt19937 random(seed);
+        for (int i = 0; i < count; ++i) {
+          Gradient t(prefix + std::to_string(i % 4), size_t(1) << (i % 13), float(rank + 1));
+          const unsigned dice = random() % 10;
+          if (dice == 0) usleep(300);
+          faults += (dice < 3 ? call_later(engine, t.request()) : call(engine, t.request())) != HVD_OK;
+          faults += !t.all(want);
+          if (i % 5 == 0) faults += prefix == "a" && call(engine, barrier()) != HVD_OK;
+        }
+      };
+      std::thread second([&] { calls("b", 60, unsigned(100 + rank)); });
+      calls("a", 150, unsigned(rank));
+      second.join();
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// One rank comes with another shape to a name that all know: all of them are told, and the next call is good again.
+TEST(disagreement_is_told_to_all) {
+  Job job({3}, patient());
+  std::atomic<long> faults{0};
+  job.each([&](int rank) {
+    Engine& engine = job.engine(rank);
+    for (int i = 0; i < 12; ++i) {
+      const bool wrong = i % 4 == 3;
+      Gradient t("t", wrong && rank == i % 3 ? 7 : 8, 1.f);
+      faults += call(engine, t.request()) != (wrong ? HVD_PRECONDITION : HVD_OK);
+      if (!wrong) faults += !t.all(3.f);
+    }
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
+
+// A rank that leaves while the others are in a round, or come to one.
+TEST(the_end_of_the_job_ends_a_round) {
+  Job job({3});
+  std::atomic<long> faults{0};
+  job.each([&](int rank) {
+    Engine& engine = job.engine(rank);
+    for (int i = 0; i < 20; ++i) {
+      Gradient t("t", 4, 1.f);
+      faults += call(engine, t.request()) != HVD_OK;
+    }
+    if (rank == 1) return engine.stop("has seen enough");
+    Gradient t("t", 4, 1.f);
+    try {
+      faults += call(engine, t.request()) != HVD_UNKNOWN;
+    } catch (const Refused& e) {
+      faults += e.code != HVD_UNKNOWN;
+    }
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
+
+// While somebody waits on his own in a round, nothing goes round in circles for long: he sleeps like anybody else.
+TEST(who_waits_alone_ends_up_in_the_general_way) {
+  Job job({2});
+  std::atomic<long> faults{0};
+  job.each([&](int rank) {
+    Engine& engine = job.engine(rank);
+    for (int i = 0; i < 5; ++i) {
+      Gradient t("t", 4, 1.f);
+      if (rank == 1 && i) {
+        while (metric(job.engine(0), "cached_announcements") < i) usleep(500);  // rank 0 has given its round up
+      }
+      faults += call(engine, t.request()) != HVD_OK;
+      faults += !t.all(2.f);
+    }
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
