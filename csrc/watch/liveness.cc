@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -260,10 +260,11 @@ void Liveness::tell_clock(Peer& peer, const std::string& asked) {
 }
 
 void Liveness::learn_clock(const std::string& told) {
-  long long asked = 0;
-  long long there = 0;
-  long long their_offset = 0;
-  if (std::sscanf(told.c_str(), "%lld %lld %lld", &asked, &there, &their_offset) != 3) return;
+  char* at = nullptr;
+  const int64_t asked = std::strtoll(told.c_str(), &at, 10);
+  const int64_t there = std::strtoll(at, &at, 10);
+  const int64_t their_offset = std::strtoll(at, &at, 10);
+  if (asked <= 0 || there <= 0) return;
   int64_t now = epoch_us();
   int64_t round_trip = now - asked;
   // A clock may also drift: what is not much worse than the best counts.

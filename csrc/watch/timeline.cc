@@ -168,7 +168,7 @@ void Timeline::flush() {
   out_.clear();
   for (const Event& event : taken_) format(event);
   if (dropped) {
-    open_event("i", "DROPPED", now_s());
+    open_event('i', "DROPPED", now_s());
     add(", \"pid\": 0, \"s\": \"g\", \"args\": {\"events\": ");
     add(dropped);
     add("}}");
@@ -235,9 +235,11 @@ const Timeline::Track& Timeline::track(const What& what) {
     found = tracks_.try_emplace(what.get()).first;
     found->second.name = &name->second;
     found->second.what = what;
-    found->second.about = ", \"pid\": " + std::to_string(name->second.id) +
-                          ", \"cat\": \"horovod\", \"args\": {\"tensor\": " + json_quoted(what->name) +
-                          ", \"kind\": \"" + what->kind_text() + "\"";
+    Track& fresh = found->second;
+    fresh.pid = ", \"pid\": " + std::to_string(name->second.id) + ", \"cat\": \"horovod\"";
+    fresh.about =
+        fresh.pid + ", \"args\": {\"tensor\": " + json_quoted(what->name) + ", \"kind\": \"" + what->kind_text() + "\"";
+    fresh.negotiate = std::string("NEGOTIATE_") + what->kind_text();
   }
   found->second.name->half = half_;
   return found->second;
@@ -251,9 +253,9 @@ void Timeline::add(int64_t number) {
 
 void Timeline::add_time(double at) { add(static_cast<int64_t>((at - start_) * 1e6)); }
 
-void Timeline::open_event(const char* phase_type, const char* name, double at) {
+void Timeline::open_event(char type, const char* name, double at) {
   add(",\n{\"ph\": \"");
-  add(phase_type);
+  out_ += type;
   add("\", \"name\": \"");
   add(name);
   add("\", \"ts\": ");
@@ -275,12 +277,18 @@ void Timeline::add_about(const Track& track, const Life& life) {
 }
 
 void Timeline::complete(const Track& track, const char* name, double from, double to, const Life* life) {
-  open_event("X", name, from);
+  open_event('X', name, from);
   add(", \"dur\": ");
   add(static_cast<int64_t>((to - from) * 1e6));
-  if (life) return add_about(track, *life);
-  add(track.about);
-  add("}}");
+  add(life ? track.about : track.pid);  // bytes are what a timeline costs: its "process" says which tensor it is
+  if (life) {
+    add(", \"seq\": ");
+    add(static_cast<int64_t>(life->seq));
+    add(", \"last_rank\": ");
+    add(life->last_rank);
+    add("}");
+  }
+  add("}");
 }
 
 void Timeline::format(const Event& event) {
@@ -288,14 +296,14 @@ void Timeline::format(const Event& event) {
     case Type::NegotiateBegin: {
       const Track& t = track(event.what);
       if (!negotiating_.insert(event.what->name).second) return;
-      open_event("B", (std::string("NEGOTIATE_") + event.what->kind_text()).c_str(), event.at);
+      open_event('B', t.negotiate.c_str(), event.at);
       add(t.about);
       add("}}");
       break;
     }
     case Type::Ready: {
       const Track& t = track(event.what);
-      open_event("X", std::to_string(event.rank).c_str(), event.at);
+      open_event('X', std::to_string(event.rank).c_str(), event.at);
       add(", \"pid\": ");
       add(t.name->id);
       add(", \"dur\": 0}");
@@ -314,7 +322,7 @@ void Timeline::format(const Event& event) {
       break;
     }
     case Type::Cycle:
-      open_event("i", "CYCLE_START", event.at);
+      open_event('i', "CYCLE_START", event.at);
       add(", \"s\": \"g\"}");
       break;
     case Type::Begin: {
@@ -322,9 +330,8 @@ void Timeline::format(const Event& event) {
       const Life& life = event.life;
       if (life.queued > 0 && life.announced > life.queued) complete(t, "QUEUED", life.queued, life.announced, nullptr);
       // The coordinator shows when the first rank was ready, and each of the others.
-      if (identity_.rank && life.announced > 0)
-        complete(t, (std::string("NEGOTIATE_") + event.what->kind_text()).c_str(), life.announced, life.started, &life);
-      open_event("B", event.what->kind_text(), event.at);
+      if (identity_.rank && life.announced > 0) complete(t, t.negotiate.c_str(), life.announced, life.started, &life);
+      open_event('B', event.what->kind_text(), event.at);
       add_about(t, life);
       break;
     }
@@ -346,13 +353,13 @@ void Timeline::format(const Event& event) {
       break;
     }
     case Type::Step:
-      open_event("i", "STEP", event.at);
+      open_event('i', "STEP", event.at);
       add(", \"pid\": 0, \"s\": \"p\", \"args\": {\"n\": ");
       add(event.number);
       add("}}");
       break;
     case Type::Mark:
-      open_event("i", "MARK", event.at);
+      open_event('i', "MARK", event.at);
       add(", \"pid\": 0, \"s\": \"p\", \"args\": {\"text\": ");
       add(json_quoted(event.text));
       add("}}");

@@ -85,8 +85,10 @@ class Timeline {
   };
   struct Track {
     Name* name;
-    std::string about;  // ', "pid": 7, "cat": "horovod", "args": {"tensor": "x", "kind": "ALLREDUCE"'
-    What what;          // keeps the address it is found by
+    std::string about;      // ', "pid": 7, "cat": "horovod", "args": {"tensor": "x", "kind": "ALLREDUCE"'
+    std::string pid;        // ', "pid": 7, "cat": "horovod"'
+    std::string negotiate;  // "NEGOTIATE_ALLREDUCE"
+    What what;              // keeps the address it is found by
   };
 
   void push(Event event);
@@ -103,7 +105,7 @@ class Timeline {
   void add(const std::string& text) { out_ += text; }
   void add(int64_t number);
   void add_time(double at);
-  void open_event(const char* phase_type, const char* name, double at);
+  void open_event(char type, const char* name, double at);
   void add_about(const Track& track, const Life& life);
   void complete(const Track& track, const char* name, double from, double to, const Life* life);
 
