@@ -15,6 +15,7 @@ SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "240",  # by default 30
     "RAY_worker_niceness": "0",  # by default 15: beside other tests, ranks would hardly get anywhere
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
