@@ -152,7 +152,8 @@ ControlNode::Channels Engine::make_channels(std::vector<OpenLink>& links) {
   return channels;
 }
 
-// Ranks that come to different answers make every short call a long one, but no mistake. The tuner sees what is planned.
+// Ranks that come to different answers make every short call a long one, but no mistake. The tuner sees what is
+// planned.
 bool Engine::goes_quickly() const {
   SetLayout everyone(topology, topology.everyone());
   return topology.hosts() == 1 && topology.size <= kMostQuickly && settings_.cycle_time <= 0 &&
@@ -274,8 +275,8 @@ void Engine::end_after(const std::string& reason) {
   table_.end({HVD_UNKNOWN, text + (segment_.aborted() || !ending_.heard() ? after_failure(text) : "")});
 }
 
-// After an outage of the network TCP sends again after a pause as long as the outage: the last data and the plan may come
-// seconds behind the goodbye, which has a connection of its own.
+// After an outage of the network TCP sends again after a pause as long as the outage: the last data and the plan may
+// come seconds behind the goodbye, which has a connection of its own.
 double Engine::patience(double on_one_host) const {
   return topology.hosts() > 1 ? std::max(on_one_host, settings_.network_timeout_seconds) : on_one_host;
 }

@@ -30,7 +30,7 @@ int call_later(Engine& engine, const hvd_request& r) {
 }
 
 long metric(Engine& engine, const std::string& name) {
-  const std::string text = engine.metrics();
+  const std::string text = engine.metrics(0);
   return std::stol(text.substr(text.find("\"" + name + "\": ") + name.size() + 4));
 }
 
