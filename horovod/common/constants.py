@@ -57,6 +57,7 @@ TIMEOUT: Final = -5
 WILL_WAIT: Final = 1
 AUTO_RELEASE: Final = 2
 GROUP: Final = 4
+IN_STREAM: Final = 8
 
 # Kinds of link between ranks.
 LINK_CONTROL: Final = 0
