@@ -12,7 +12,7 @@ from horovod.common.exceptions import TimeoutException
 from horovod.data import compute_wire as wire
 from horovod.rendezvous import store_wire
 from horovod.rendezvous.dialling import dial
-from horovod.rendezvous.network import is_loopback
+from horovod.rendezvous.network import is_loopback, read_exactly
 
 log = logging.getLogger("horovod")
 
@@ -107,8 +107,8 @@ class ComputeClient:
             signer = store_wire.Signer(key, store_wire.TO_SERVER)
             for part in wire.pack({"do": do, "args": args, "seconds": seconds}, signer):
                 sock.sendall(part)
-            payload = _read(sock, wire.frame_length(_read(sock, store_wire.LENGTH.size)))
-            mac = _read(sock, store_wire.MAC_BYTES)
+            payload = read_exactly(sock, wire.frame_length(read_exactly(sock, store_wire.LENGTH.size)))
+            mac = read_exactly(sock, store_wire.MAC_BYTES)
         reply = wire.unpack(payload, mac, store_wire.Signer(key, store_wire.TO_CLIENT))
         if "error" in reply:
             text = str(reply.get("text")) or f"{late} Timeout after {seconds} seconds."
@@ -127,13 +127,3 @@ class ComputeClient:
         raise kind(
             f"cannot reach the compute service at {where}: {failure}. Do its workers still run?"
         ) from failure
-
-
-def _read(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = sock.recv(count - len(data))
-        if not part:
-            raise ConnectionResetError("the compute service hung up")
-        data += part
-    return data

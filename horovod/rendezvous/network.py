@@ -169,3 +169,14 @@ def tune(sock: socket.socket) -> None:
     ):
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def read_exactly(sock: socket.socket, count: int) -> bytes:
+    """So many bytes of a blocking socket; a peer that hangs up before is a ConnectionResetError."""
+    data = bytearray()
+    while len(data) < count:  # never more memory than has arrived: a length may not be signed yet
+        part = sock.recv(min(count - len(data), 1 << 20))
+        if not part:
+            raise ConnectionResetError("connection closed")
+        data += part
+    return bytes(data)

@@ -35,6 +35,7 @@ from horovod.rendezvous.errors import (
     Superseded,
 )
 from horovod.rendezvous.generations import UNKNOWN, Claim, Seat
+from horovod.rendezvous.network import read_exactly
 from horovod.version import __version__
 
 _ERRORS: Dict[int, Type[StoreError]] = {
@@ -165,16 +166,7 @@ class StoreClient:
         raise _ERRORS.get(verdict, StoreError)(body.decode(errors="replace"))
 
     def _receive(self) -> bytes:
-        payload = self._read(wire.frame_length(self._read(wire.LENGTH.size)))
-        self._in.check(payload, self._read(wire.MAC_BYTES))
-        return payload
-
-    def _read(self, count: int) -> bytes:
         assert self._sock is not None
-        data = bytearray()
-        while len(data) < count:  # never more memory than has arrived: the length is not signed yet
-            part = self._sock.recv(min(count - len(data), 1 << 20))
-            if not part:
-                raise ConnectionResetError("connection closed")
-            data += part
-        return bytes(data)
+        payload = read_exactly(self._sock, wire.frame_length(read_exactly(self._sock, wire.LENGTH.size)))
+        self._in.check(payload, read_exactly(self._sock, wire.MAC_BYTES))
+        return payload

@@ -87,19 +87,18 @@ def families(view: Mapping[str, Any]) -> List[Any]:
     made: List[Any] = []
     rows = [(row, [str(row["rank"]), row["host"]]) for row in view["ranks"] if row["rank"] >= 0]
 
-    def gauge(name: str, text: str, value: Callable[[Mapping[str, Any]], Any]) -> None:
-        family = core.GaugeMetricFamily(name, text, labels=_LABELS)
+    def add(family: Any, value: Callable[[Mapping[str, Any]], Any]) -> None:
         for row, labels in rows:
-            if value(row) is not None:
-                family.add_metric(labels, float(value(row)))
+            number = value(row)
+            if number is not None:
+                family.add_metric(labels, float(number))
         made.append(family)
 
+    def gauge(name: str, text: str, value: Callable[[Mapping[str, Any]], Any]) -> None:
+        add(core.GaugeMetricFamily(name, text, labels=_LABELS), value)
+
     def counter(name: str, text: str, value: Callable[[Mapping[str, Any]], Any]) -> None:
-        family = core.CounterMetricFamily(name, text, labels=_LABELS)
-        for row, labels in rows:
-            if value(row) is not None:
-                family.add_metric(labels, float(value(row)))
-        made.append(family)
+        add(core.CounterMetricFamily(name, text, labels=_LABELS), value)
 
     gauge("horovod_up", "1 while the rank reports and holds up nobody.", lambda row: row["state"] not in RED)
     gauge("horovod_memory_bytes", "Resident memory of the rank.", lambda row: row["memory"])
