@@ -19,6 +19,7 @@ constexpr double kCallerGrace = 1e-3;
 // After looking this often, a millisecond apart, whether the caller still drives, the background thread waits to be
 // told.
 constexpr int kShortParks = 10;
+constexpr double kLongPark = 0.05;
 
 }  // namespace
 
@@ -60,6 +61,7 @@ void Driver::background() {
   if (!options_.affinity.empty()) pin_this_thread(options_.affinity, topology_.local_rank(), topology_.local_size());
   int parks = 0;  // in a row, during one drive of a caller
   double call_seen = 0;
+  uint32_t rung_before = 0;
   while (!stopping_) {
     bool caller_drives = callers_ > 0;
     if (!caller_drives && now_s() - last_call_ < kCallerGrace) caller_drives = !table_.outstanding();
@@ -67,7 +69,10 @@ void Driver::background() {
       const double call_now = last_call_;
       parks = call_now == call_seen ? parks + 1 : 0;
       call_seen = call_now;
-      park(parks > kShortParks);
+      const uint32_t rung = bells_.count();
+      if (rung == rung_before && parks == 0 && sockets_.empty()) park_on_bell(rung);
+      else park(parks > kShortParks);
+      rung_before = rung;
       continue;
     }
     uint32_t seen = bells_.count();
@@ -83,11 +88,20 @@ void Driver::park(bool caller_stays) {
   std::unique_lock<std::mutex> lock(park_mutex_);
   parked_ = caller_stays ? kUntilCalled : kBriefly;
   if (callers_ > 0 || !table_.outstanding())
-    parked_changed_.wait_for(lock, std::chrono::milliseconds(caller_stays && callers_ > 0 ? 50 : 1));
+    parked_changed_.wait_for(lock, std::chrono::duration<double>(caller_stays && callers_ > 0 ? kLongPark : 1e-3));
+  parked_ = kNotParked;
+}
+
+// While callers come and go without a ring, by the short way, looking after them every millisecond would only take the
+// core from one of them: whoever has work for this rank rings.
+void Driver::park_on_bell(uint32_t seen) {
+  parked_ = kOnBell;
+  if (callers_ > 0 || !table_.outstanding()) bells_.sleep(seen, kLongPark, {});
   parked_ = kNotParked;
 }
 
 void Driver::unpark() {
+  if (parked_ == kOnBell) bells_.ring_own();
   std::lock_guard<std::mutex> lock(park_mutex_);
   parked_changed_.notify_one();
 }

@@ -65,6 +65,7 @@ class Driver {
  private:
   void background();
   void park(bool caller_stays);
+  void park_on_bell(uint32_t seen);
   void unpark();
   bool drive(Submission& until, double deadline);
   // Runs one turn; drive_mutex_ is held.
@@ -89,7 +90,7 @@ class Driver {
   std::atomic<double> last_call_{0};  // when a caller last drove
   std::mutex park_mutex_;
   std::condition_variable parked_changed_;
-  enum Parked { kNotParked, kBriefly, kUntilCalled };
+  enum Parked { kNotParked, kBriefly, kUntilCalled, kOnBell };
   std::atomic<Parked> parked_{kNotParked};  // the background thread
   std::atomic<bool> stopping_{false};
   std::thread thread_;

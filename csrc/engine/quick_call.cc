@@ -14,6 +14,10 @@
 namespace hvd {
 namespace {
 
+// Seconds that a rank sleeps in a round before it goes the general way. Ranks that come out of the general way do so
+// hundreds of microseconds apart, longer than they spin: if each gave up at once they would never meet again.
+constexpr double kPatience = 2e-3;
+
 // Whether the request is what all ranks agreed on under its name. That it makes sense was checked then.
 bool is_same(const hvd_request& request, const Description& d) {
   if (request.kind != d.kind || d.group || d.device >= 0) return false;
@@ -21,6 +25,12 @@ bool is_same(const hvd_request& request, const Description& d) {
   return request.dtype == d.dtype && request.reduce_op == d.reduce_op && request.prescale == d.prescale &&
          request.postscale == d.postscale && request.ndim == static_cast<int32_t>(d.shape.size()) &&
          std::equal(d.shape.begin(), d.shape.end(), request.shape);
+}
+
+// Seconds. Ranks that were woken come one after the other; with many of them, each a core to itself, the first would be
+// asleep again before the last is there.
+double spin_time(const QuickCall::Options& options, int ranks) {
+  return options.spin_us * 1e-6 * (options.crowded ? 1 : std::max(1, ranks / 4));
 }
 
 }  // namespace
@@ -35,6 +45,7 @@ QuickCall::QuickCall(const Topology& topology, Segment& segment, Doorbells& bell
       timeline_(timeline),
       options_(options),
       turn_(std::move(turn)),
+      spin_s_(spin_time(options, topology.local_size())),
       me_(topology.local_rank()),
       members_(topology.local_size()),
       round_(segment, me_, members_),
@@ -66,7 +77,9 @@ bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_
         if (bytes) quick_pack(d, bytes, request.input, room);
       }))
     return false;
-  bool full = wait_until_full();
+  bool full = round_.look() == QuickRound::Outcome::kFull;
+  if (full) round_.wake();  // this rank came last; or another did just now, and they are woken twice
+  else full = wait_until_full();
   if (full && bytes) {
     for (int local = 0; local < members_; ++local) sources_[local] = round_.payload(local);
     quick_reduce(d, bytes, sources_.data(), members_, request.output);
@@ -95,11 +108,16 @@ bool QuickCall::wait_until_full() {
       turn_();
     }
     if (segment_.aborted() || table_.over()) return round_.look() == Outcome::kFull;
-    if ((now - start) * 1e6 >= options_.spin_us) {
-      if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) return outcome == Outcome::kFull;
+    const double waited = now - start;
+    if (waited < spin_s_) {
+      if (yields) sched_yield();
+    } else if (waited < kPatience) {
+      round_.sleep(kPatience / 2);  // a bell may ring meanwhile
+    } else if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) {
+      return outcome == Outcome::kFull;
+    } else {
       usleep(20);  // a rank has to find out about an earlier round first
     }
-    if (yields) sched_yield();
   }
 }
 

@@ -4,8 +4,8 @@
 // are at the same call (host/quick_round), and each finishes it for itself: no message, no plan, no table. A rank alone
 // has nobody to look for.
 //
-// If they are not all there within the time for which a wait spins, or any of them goes another way, all of them go the
-// general way, which waits asleep, compares descriptions and has the words for what is wrong.
+// If they are not all there within milliseconds, for most of which who waits is asleep, or any of them goes another
+// way, all of them go the general way, which waits for ever, compares descriptions and has the words for what is wrong.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class QuickCall {
  public:
   struct Options {
     bool enabled = true;
-    double spin_us = 0;    // how long a wait spins
+    double spin_us = 0;    // how long a wait spins before it sleeps
     bool crowded = false;  // more ranks than cores on this host
   };
   // turn: what whoever drives does when its bell has rung.
@@ -62,6 +62,7 @@ class QuickCall {
   const Timeline& timeline_;
   const Options options_;
   const std::function<void()> turn_;
+  const double spin_s_;
   const int me_;
   const int members_;
   QuickRound round_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/quick_round.h"
 
+#include "util/futex.h"
+
 namespace hvd {
 
 QuickRound::Outcome QuickRound::look() const {
@@ -23,7 +25,9 @@ QuickRound::Outcome QuickRound::close() {
     State s = decode(seen);
     if (s.round != round_ || full(s) || s.closed) return look();
     if (others_are_in(round_)) return Outcome::kOpen;
-    if (word().compare_exchange_weak(seen, seen | kClosed, std::memory_order_seq_cst)) return Outcome::kClosed;
+    if (!word().compare_exchange_weak(seen, seen | kClosed, std::memory_order_seq_cst)) continue;
+    wake();
+    return Outcome::kClosed;
   }
 }
 
@@ -31,7 +35,20 @@ void QuickRound::close_for_others() {
   uint64_t seen = word().load(std::memory_order_acquire);
   State s = decode(seen);
   if (over(s) || others_are_in(s.round)) return;
-  word().compare_exchange_strong(seen, seen | kClosed, std::memory_order_seq_cst);
+  if (word().compare_exchange_strong(seen, seen | kClosed, std::memory_order_seq_cst)) wake();
+}
+
+void QuickRound::sleep(double seconds) {
+  std::atomic<uint32_t>& sleepers = segment_.header().quick_sleepers;
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  uint64_t seen = word().load(std::memory_order_seq_cst);
+  State s = decode(seen);
+  if (s.round == round_ && !over(s)) futex_wait(segment_.quick_futex(), static_cast<uint32_t>(seen), seconds);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void QuickRound::wake() {
+  if (segment_.header().quick_sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(segment_.quick_futex());
 }
 
 }  // namespace hvd

@@ -36,10 +36,15 @@ class QuickRound {
   Outcome close();
   // What a rank brought; after kFull, until leave().
   const char* payload(int local) { return segment_.quick_payload(local, round_ & 1); }
+  // Sleeps in a round that is still open, until somebody has ended it and called wake(), or for so long at most.
+  void sleep(double seconds);
+  // For whoever may have ended the round. Costs nothing if nobody sleeps.
+  void wake();
+
   // Has read everything, or was told that the round is closed.
   void leave() { segment_.rank(me_).in_round.store(0, std::memory_order_seq_cst); }
 
-  // For a rank that goes another way: whoever waits in an open round need not wait for it.
+  // For a rank that goes another way: whoever waits in an open round, awake or asleep, need not wait for it.
   void close_for_others();
 
  private:

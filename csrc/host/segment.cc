@@ -107,6 +107,7 @@ void Segment::abort(const std::string& text) {
     header().aborted.store(2, std::memory_order_release);
   }
   for (int r = 0; r < local_size_; ++r) futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&rank(r).progress));
+  futex_wake_all(quick_futex());
 }
 
 std::string Segment::abort_text() {

@@ -52,7 +52,8 @@ struct SegmentHeader {
   uint64_t slot_bytes;
   std::atomic<uint32_t> aborted;  // 0 no, 1 being written, 2 text is there
   char abort_text[2048];
-  alignas(64) std::atomic<uint64_t> quick_round;  // see QuickRound
+  alignas(64) std::atomic<uint64_t> quick_round;  // see QuickRound; its low half is the futex word
+  std::atomic<uint32_t> quick_sleepers;
 };
 
 class Segment {
@@ -79,6 +80,9 @@ class Segment {
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
   void note_last(int local, std::initializer_list<std::string_view> parts);
   std::string last(int local);
+  const std::atomic<uint32_t>* quick_futex() {
+    return reinterpret_cast<const std::atomic<uint32_t>*>(&header().quick_round);
+  }
   // Of a round of this parity.
   char* quick_payload(int local, uint32_t parity) {
     return base_ + rank_offset(local) + kStateBytes + 2 * sizeof(Mailbox) + parity * kQuickBytes;

@@ -127,6 +127,37 @@ TEST(patient_ranks_always_meet) {
   CHECK_EQ(other, 0);
 }
 
+// Whoever sleeps in a round is woken by whoever ends it, by coming last or by closing it.
+TEST(sleepers_are_woken) {
+  constexpr double kTooLong = 30;
+  for (const bool closes : {false, true}) {
+    Segment segment(UniqueFd(), 2, 16 << 10);
+    QuickRound sleeper(segment, 0, 2);
+    QuickRound other(segment, 1, 2);
+    auto nothing = [](char*) {};
+    bool good = true;
+    for (int call = 0; call < 200 && good; ++call) {
+      good = sleeper.arrive(1, nothing);
+      bool woken = false;
+      std::thread sleeps([&] {
+        const double since = now_s();
+        while (sleeper.look() == Outcome::kOpen) sleeper.sleep(kTooLong);
+        woken = now_s() - since < kTooLong && sleeper.look() == (closes ? Outcome::kClosed : Outcome::kFull);
+        sleeper.leave();
+      });
+      while (call % 2 && segment.header().quick_sleepers == 0) sched_yield();  // else it may still be lying down
+      if (closes) other.close_for_others();
+      good = good && other.arrive(1, nothing) != closes;
+      other.wake();
+      sleeps.join();
+      other.leave();
+      good = good && woken;
+    }
+    const hvd::testing::Case c("closes", closes);
+    CHECK(good);
+  }
+}
+
 // More rounds than the word counts.
 TEST(numbers_of_rounds_come_again) {
   Segment segment(UniqueFd(), 2, 16 << 10);
