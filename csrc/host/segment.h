@@ -21,7 +21,7 @@ namespace hvd {
 
 constexpr size_t kMailboxBytes = 64 << 10;
 // What a rank may bring to a QuickRound.
-constexpr size_t kQuickBytes = 16 << 10;
+constexpr size_t kQuickBytes = 64 << 10;
 
 // A ring of bytes from one process to another. Positions only grow.
 struct Mailbox {
@@ -53,6 +53,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> aborted;  // 0 no, 1 being written, 2 text is there
   char abort_text[2048];
   alignas(64) std::atomic<uint64_t> quick_round;  // see QuickRound
+  alignas(64) std::atomic<uint32_t> quick_end;    // of a round of all hosts, see QuickCall
 };
 
 class Segment {
