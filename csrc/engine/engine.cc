@@ -16,6 +16,7 @@
 #include "util/cores.h"
 #include "util/log.h"
 #include "util/text.h"
+#include "world/link_plan.h"
 
 namespace hvd {
 namespace {
@@ -97,16 +98,17 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       liveness_(topology, inheritance.links, security_, liveness_callbacks()),
       node_(topology, settings_, make_channels(inheritance.links), *this, timeline_, metrics_,
             [this] { check_aborted(); }),
+      wire_(QuickWire::make(topology, inheritance.links, security_)),
       announcer_(table_, node_, recorder_),
       executor_(topology, table_, announcer_, paths_, segment_, timeline_, metrics_, recorder_,
                 settings_.fusion_threshold,
                 {[this] { bells_.ring_own(); }, [this](const std::string& why) { abort(why); }}),
       stall_(topology, settings_, node_, executor_, table_, paths_, liveness_,
              [this](const std::string& why) { abort(why); }),
-      driver_(topology, segment_, bells_, table_, node_.sockets(), [this] { return progress(); },
+      driver_(topology, segment_, bells_, table_, sockets(), [this] { return progress(); },
               {spin_time(settings_, topology.local_size(), crowded_), crowded_, settings_.thread_affinity}),
-      quick_(topology, segment_, bells_, table_, announcer_, executor_, timeline_,
-             {goes_quickly(), spin_time(settings_, topology.local_size(), crowded_), crowded_}, [this] { progress(); }),
+      quick_(topology, segment_, bells_, wire_.get(), table_, announcer_, executor_, timeline_, quick_options(),
+             [this] { progress(); }),
       quit_signal_([this] { show(); }) {
   paths_.tune(settings_);
   announcer_.before_speaking([this] { quick_.goes_another_way(); });
@@ -154,11 +156,21 @@ ControlNode::Channels Engine::make_channels(std::vector<OpenLink>& links) {
 
 // Ranks that come to different answers make every short call a long one, but no mistake. The tuner sees what is
 // planned.
-bool Engine::goes_quickly() const {
+QuickCall::Options Engine::quick_options() const {
   SetLayout everyone(topology, topology.everyone());
-  return topology.hosts() == 1 && topology.size <= kMostQuickly && settings_.cycle_time <= 0 &&
-         (topology.size == 1 || (!settings_.autotune && spin_time(settings_, topology.local_size(), crowded_) > 0)) &&
-         paths_.choose(-1, everyone) == &host_path_;
+  double spin_us = spin_time(settings_, topology.local_size(), crowded_);
+  bool tunes = settings_.autotune && topology.size > 1;
+  bool over_mpi = lower(settings_.cpu_operations) == "mpi" && topology.hosts() > 1;
+  bool enabled = topology.hosts() <= kQuickHosts && topology.local_size() <= kMostQuickly &&
+                 settings_.cycle_time <= 0 && !tunes && !over_mpi && (topology.local_size() == 1 || spin_us > 0) &&
+                 paths_.choose(-1, everyone) == &host_path_;
+  return {enabled, spin_us, spin_time(settings_, 2, crowded_), crowded_, sockets()};
+}
+
+std::vector<int> Engine::sockets() const {
+  std::vector<int> fds = node_.sockets();
+  if (wire_) fds.push_back(wire_->descriptor());
+  return fds;
 }
 
 Liveness::Callbacks Engine::liveness_callbacks() {
@@ -197,9 +209,13 @@ Driver::Turn Engine::progress() {
     check_aborted();
     std::string reason;
     bool leaving = ending_.take_request(&reason);
-    if (leaving) node_.say_shutdown(reason);
+    if (leaving) {
+      quick_.goes_another_way();
+      node_.say_shutdown(reason);
+    }
     bool did = announcer_.announce();
     did |= node_.turn();
+    quick_.tend(node_.somebody_waits());
     stall_.check();
     note_missing();
     double idle = node_.somebody_waits() ? 0.1 : 1.0;  // the stall watch must look now and then
@@ -244,24 +260,6 @@ void Engine::follow(const Plan& plan) {
     std::string text = ending_.planned(plan.departure);
     table_.end({HVD_UNKNOWN, text + (plan.departure.reason.empty() ? "" : after_failure(text))});
   }
-}
-
-void Engine::change_process_sets(const Batch& batch) {
-  PlannedBatch matched;
-  announcer_.match(batch, &matched);
-  if (!batch.error.empty()) return table_.complete(matched.tensors, {batch.error_code, batch.error});
-  const Description& d = matched.agreed.front()->description;
-  if (batch.kind == kAddProcessSet) {
-    auto layout = std::make_shared<const SetLayout>(topology, std::vector<int>(d.shape.begin(), d.shape.end()));
-    paths_.add_set(batch.new_process_set, layout);
-    table_.add_set(batch.new_process_set, layout);
-    if (auto* entry = static_cast<Entry*>(matched.tensors.front())) entry->value = batch.new_process_set;
-  } else {
-    table_.remove_set(d.root);
-    announcer_.forget_set(d.root);
-    paths_.remove_set(d.root);
-  }
-  table_.complete(matched.tensors, {});
 }
 
 // A broken connection is a symptom: the obituary that names the cause is usually a moment behind.
@@ -400,56 +398,6 @@ void Engine::copy_output(int64_t handle, int32_t index, void* to, void* stream) 
   paths_.choose(entry.device, *submission->layout)->copy_output(entry, to, stream);
 }
 
-Status Engine::run_internal(int kind, const std::string& name, std::vector<int64_t> shape, int32_t root,
-                            int64_t* value) {
-  auto submission = std::make_shared<Submission>(1);
-  submission->flags = HVD_WILL_WAIT;
-  Entry& entry = submission->entries[0];
-  entry.description.name = name;
-  entry.description.kind = kind;
-  entry.description.shape = std::move(shape);
-  entry.description.root = root;
-  entry.share.rank = topology.rank;
-  int64_t handle = table_.add(submission);
-  Status status = driver_.wait(*submission, -1);
-  *value = entry.value;
-  table_.release(handle);
-  return status;
-}
-
-int32_t Engine::add_process_set(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] < 0 || ranks[i] >= topology.size)
-      throw Refused(HVD_INVALID, "Tried to register process set with invalid rank: " + std::to_string(ranks[i]));
-    if (i && ranks[i] == ranks[i - 1])
-      throw Refused(HVD_INVALID, "Tried to register process set with duplicate rank: " + std::to_string(ranks[i]));
-  }
-  if (ranks.empty()) throw Refused(HVD_INVALID, "Tried to register an empty process set");
-  if (int32_t id = table_.find_set(ranks); id >= 0)
-    throw Refused(HVD_INVALID,
-                  "Attempted to add a duplicate process set: it is registered with id " + std::to_string(id));
-  int64_t id = 0;
-  Status status = run_internal(kAddProcessSet, "process_set.add", {ranks.begin(), ranks.end()}, -1, &id);
-  if (!status.ok()) throw Refused(status.code, status.text);
-  return static_cast<int32_t>(id);
-}
-
-void Engine::remove_process_set(int32_t id) {
-  int64_t unused = 0;
-  Status status = run_internal(kRemoveProcessSet, "process_set.remove", {}, id, &unused);
-  if (!status.ok()) throw Refused(status.code, status.text);
-}
-
-void Engine::attach_links(std::vector<OpenLink> links) {
-  driver_.exclusively([&] { host_path_.attach(std::move(links)); });
-}
-
-std::vector<int> Engine::process_set_ranks(int32_t id) {
-  auto layout = table_.set(id);
-  return layout ? layout->members : std::vector<int>{};
-}
-
 void Engine::abort(const std::string& reason) {
   liveness_.broadcast_abort(reason);
   paths_.abort(reason);
@@ -484,6 +432,8 @@ void Engine::start_timeline(const std::string& path, bool mark_cycles) {
 std::vector<int> Engine::descriptors() const {
   std::vector<int> fds = bells_.descriptors();
   for (int fd : node_.sockets()) fds.push_back(fd);
+  if (wire_)
+    for (int fd : wire_->descriptors()) fds.push_back(fd);
   for (int fd : paths_.descriptors()) fds.push_back(fd);
   for (int fd : liveness_.descriptors()) fds.push_back(fd);
   if (quit_signal_.descriptor() >= 0) fds.push_back(quit_signal_.descriptor());

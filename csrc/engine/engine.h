@@ -130,7 +130,8 @@ class Engine : private ControlNode::Listener {
 
   ControlNode::Channels make_channels(std::vector<OpenLink>& links);
   Liveness::Callbacks liveness_callbacks();
-  bool goes_quickly() const;
+  std::vector<int> sockets() const;
+  QuickCall::Options quick_options() const;
   Status device_status(const Submission& submission);
   // False when the time is over.
   bool await(const DevicePoint& point, double deadline);
@@ -152,6 +153,7 @@ class Engine : private ControlNode::Listener {
   std::atomic<hvd_where_fn> where_{nullptr};
   Liveness liveness_;
   ControlNode node_;
+  const std::unique_ptr<QuickWire> wire_;  // leaders of a few hosts
   Announcer announcer_;
   Executor executor_;
   StallWatch stall_;

@@ -103,6 +103,12 @@ void Executor::ended_quickly(const Description& tensor, size_t bytes, double sin
   note(tensor, false, true);
 }
 
+void Executor::waits_quickly(const Description* tensor, double since) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  quick_ = tensor;
+  quick_since_ = since;
+}
+
 std::unique_ptr<Executor::Flight> Executor::take_idle() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (idle_.empty()) return std::make_unique<Flight>();
@@ -174,6 +180,7 @@ bool Executor::drain(double seconds) {
 
 std::optional<Executor::Oldest> Executor::oldest() {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (in_flight_.empty() && quick_) return Oldest{quick_since_, quick_->name, quick_->kind_text()};
   if (in_flight_.empty()) return std::nullopt;
   const Flight& first = *in_flight_.front();
   const Description& what = first.agreed.front()->description;

@@ -2,8 +2,8 @@
 // Batches in flight: starts the batches of the plan on their data paths, in the plan's order, and completes their
 // entries when the path says that they ended.
 //
-// execute() runs on the driving thread; ended() and broken() come from any thread. mutex_ guards in_flight_, idle_ and
-// this rank's last words in shared memory. It is not held while a path or a callback runs.
+// execute() runs on the driving thread; ended() and broken() come from any thread. mutex_ guards in_flight_, idle_,
+// quick_ and this rank's last words in shared memory. It is not held while a path or a callback runs.
 #pragma once
 
 #include <condition_variable>
@@ -53,6 +53,8 @@ class Executor : public BatchEnd {
   // A call of one tensor that needed no plan (quick_call.h) is noted and counted like a batch of its own.
   void began_quickly(const Description& tensor) { note(tensor, false, false); }
   void ended_quickly(const Description& tensor, size_t bytes, double since);
+  // While such a call waits for so long that it sleeps, those who watch shall see it; null: no longer.
+  void waits_quickly(const Description* tensor, double since);
 
   void ended(PlannedBatch& batch, const Status& status) override;
   void broken(const std::string& why) override { callbacks_.broken(why); }
@@ -88,6 +90,8 @@ class Executor : public BatchEnd {
   const Callbacks callbacks_;
 
   std::mutex mutex_;
+  const Description* quick_ = nullptr;  // see waits_quickly
+  double quick_since_ = 0;
   std::vector<std::unique_ptr<Flight>> in_flight_;  // in the order of their start
   std::vector<std::unique_ptr<Flight>> idle_;       // used again, so that a batch allocates little
   int landing_ = 0;                                 // flights whose thread is not done with this object yet

@@ -5,18 +5,33 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "paths/host/quick_reduce.h"
 #include "util/clock.h"
+#include "util/status.h"
 
 namespace hvd {
 namespace {
 
 // Seconds that a rank sleeps in a round before it goes the general way. Ranks that come out of the general way do so
 // hundreds of microseconds apart, longer than they spin: if each gave up at once they would never meet again.
-constexpr double kPatience = 2e-3;
+constexpr double kRoundPatience = 2e-3;
+// On one host every rank reduces everybody's: beyond this, each its part is faster.
+constexpr size_t kOneHostBytes = 16 << 10;
+// What a host sends to all others together.
+constexpr size_t kHostsBytes = 64 << 10;
+// Who offers its core while it waits, and has it back only after so many seconds, shares it with somebody; so many
+// calls in a row that ended like this: probably with the very rank that it waits for (hosts may be containers of one
+// machine).
+constexpr double kSharedYield = 3e-6;
+constexpr int kSharedCalls = 8;
+// How long a host waits, asleep, for others that have said nothing before it asks them.
+constexpr double kHostsPatience = 0.05;
+
+size_t limit(int hosts) { return hosts == 1 ? kOneHostBytes : kHostsBytes / static_cast<size_t>(hosts - 1); }
 
 // Whether the request is what all ranks agreed on under its name. That it makes sense was checked then.
 bool is_same(const hvd_request& request, const Description& d) {
@@ -35,21 +50,34 @@ double spin_time(const QuickCall::Options& options, int ranks) {
 
 }  // namespace
 
-QuickCall::QuickCall(const Topology& topology, Segment& segment, Doorbells& bells, Table& table, Announcer& announcer,
-                     Executor& executor, const Timeline& timeline, Options options, std::function<void()> turn)
+QuickCall::QuickCall(const Topology& topology, Segment& segment, Doorbells& bells, QuickWire* wire, Table& table,
+                     Announcer& announcer, Executor& executor, const Timeline& timeline, Options options,
+                     std::function<void()> turn)
     : segment_(segment),
       bells_(bells),
+      wire_(wire),
       table_(table),
       announcer_(announcer),
       executor_(executor),
       timeline_(timeline),
-      options_(options),
+      options_(std::move(options)),
       turn_(std::move(turn)),
-      spin_s_(spin_time(options, topology.local_size())),
+      spin_s_(spin_time(options_, topology.local_size())),
       me_(topology.local_rank()),
       members_(topology.local_size()),
+      hosts_(topology.hosts()),
+      my_host_(topology.host()),
+      size_(topology.size),
+      limit_(limit(hosts_)),
       round_(segment, me_, members_),
-      sources_(static_cast<size_t>(members_)) {}
+      own_(members_ == 1 && hosts_ > 1 ? limit_ : 0),
+      sources_(static_cast<size_t>(std::max(members_, hosts_))) {}
+
+void QuickCall::tend(bool busy) {
+  if (!wire_) return;
+  wire_->tend();
+  if (wire_->is_awaited() && (busy || table_.outstanding())) wire_->close_for_others();
+}
 
 bool QuickCall::run(const hvd_request& request) {
   if (table_.over() || segment_.aborted() || timeline_.active() || table_.outstanding()) return false;
@@ -60,11 +88,13 @@ bool QuickCall::run(const hvd_request& request) {
   const Description& d = agreed->description;
   size_t bytes = d.kind == HVD_BARRIER ? 0 : static_cast<size_t>(payload_bytes(d, {}));
   if (bytes && (!request.input || !request.output)) return false;
-  if (members_ > 1 && bytes > kQuickBytes) return false;
+  if (size_ > 1 && bytes > limit_) return false;
   double since = now_s();
   executor_.began_quickly(d);
-  if (members_ > 1) {
-    if (!meet(known->id, d, bytes, request)) return false;
+  if (size_ > 1) {
+    bool met = meet(known->id, d, bytes, request);
+    if (std::exchange(slept_, false)) executor_.waits_quickly(nullptr, 0);
+    if (!met) return false;
   } else if (bytes) {
     quick_alone(d, bytes, request.input, request.output);
   }
@@ -73,6 +103,7 @@ bool QuickCall::run(const hvd_request& request) {
 }
 
 bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_request& request) {
+  if (members_ == 1) return meet_hosts(id, d, bytes, request);
   if (!round_.arrive(id, [&](char* room) {
         if (bytes) quick_pack(d, bytes, request.input, room);
       }))
@@ -80,7 +111,11 @@ bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_
   bool full = round_.look() == QuickRound::Outcome::kFull;
   if (full) round_.wake();  // this rank came last; or another did just now, and they are woken twice
   else full = wait_until_full();
-  if (full && bytes) {
+  met_ += full;
+  if (full && hosts_ > 1) {
+    full = me_ == 0 ? meet_hosts(id, d, bytes, request) : wait_for_leader(d);
+    if (full && bytes) std::memcpy(request.output, round_.payload(0), bytes);
+  } else if (full && bytes) {
     for (int local = 0; local < members_; ++local) sources_[local] = round_.payload(local);
     quick_reduce(d, bytes, sources_.data(), members_, request.output);
   }
@@ -88,10 +123,37 @@ bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_
   return full;
 }
 
+bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, const hvd_request& request) {
+  char* own = members_ > 1 ? round_.own_payload() : own_.data();
+  if (bytes && members_ > 1) {
+    for (int local = 0; local < members_; ++local) sources_[local] = round_.payload(local);
+    quick_combine(d, bytes, sources_.data(), members_, own);
+  } else if (bytes) {
+    quick_pack(d, bytes, request.input, own);
+  }
+  bool full = false;
+  try {
+    full = wire_->arrive(id, own, bytes) && wait_for_hosts(d);
+  } catch (const JobAborted&) {  // the next turn meets it again, and ends the job
+  }
+  if (full && bytes) {
+    for (int host = 0; host < hosts_; ++host) sources_[host] = host == my_host_ ? own : wire_->payload(host);
+    void* out = members_ > 1 ? own : request.output;
+    quick_combine(d, bytes, sources_.data(), hosts_, out);
+    quick_finish(d, bytes, size_, out);
+  }
+  wire_->leave();
+  if (members_ > 1) {
+    segment_.header().quick_end.store(met_ << 1 | full, std::memory_order_release);
+    for (int local = 1; local < members_; ++local) bells_.ring(local);
+  }
+  return full;
+}
+
 bool QuickCall::wait_until_full() {
   using Outcome = QuickRound::Outcome;
   uint32_t bell = bells_.count();
-  bool yields = options_.crowded;
+  bool yields = options_.crowded || hosts_ > 1;  // other hosts' ranks may be on this machine, too
   double start = 0;
   for (;;) {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {
@@ -111,13 +173,72 @@ bool QuickCall::wait_until_full() {
     const double waited = now - start;
     if (waited < spin_s_) {
       if (yields) sched_yield();
-    } else if (waited < kPatience) {
-      round_.sleep(kPatience / 2);  // a bell may ring meanwhile
+    } else if (waited < kRoundPatience) {
+      round_.sleep(kRoundPatience / 2);  // a bell may ring meanwhile
     } else if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) {
       return outcome == Outcome::kFull;
     } else {
       usleep(20);  // a rank has to find out about an earlier round first
     }
+  }
+}
+
+void QuickCall::falls_asleep(const Description& d, double since) {
+  if (!std::exchange(slept_, true)) executor_.waits_quickly(&d, since);
+}
+
+bool QuickCall::wait_for_hosts(const Description& d) {
+  using Outcome = QuickWire::Outcome;
+  uint32_t bell = bells_.count();
+  double start = 0;
+  double offered = 0;  // when the core was
+  bool asked = false;
+  for (;;) {
+    Outcome outcome = wire_->look();
+    double now = now_s();
+    if (outcome != Outcome::kOpen) {
+      if (offered > 0) shared_calls_ = now - offered > kSharedYield ? shared_calls_ + 1 : 0;
+      if (shared_calls_ >= kSharedCalls && my_host_ > 0 && !options_.crowded && core_.leave(now)) shared_calls_ = 0;
+      return outcome == Outcome::kFull;
+    }
+    if (start == 0) start = now;
+    bool sleeps = (now - start) * 1e6 >= options_.hosts_spin_us;
+    offered = sleeps ? 0 : now;
+    if (sleeps) {
+      if (!asked && now - start >= kHostsPatience) {
+        wire_->poke();
+        asked = true;
+      }
+      falls_asleep(d, start);
+      bells_.sleep(bell, kHostsPatience, options_.sockets);
+    } else {
+      sched_yield();
+    }
+    if (uint32_t rung = bells_.count(); sleeps || rung != bell) {
+      bell = rung;
+      turn_();
+    }
+    if (segment_.aborted() || table_.over()) return false;
+  }
+}
+
+bool QuickCall::wait_for_leader(const Description& d) {
+  const std::atomic<uint32_t>& end = segment_.header().quick_end;
+  uint32_t bell = bells_.count();
+  double start = now_s();
+  for (;;) {
+    if (uint32_t told = end.load(std::memory_order_acquire); told >> 1 == met_) return told & 1;
+    if ((now_s() - start) * 1e6 >= options_.hosts_spin_us) {
+      falls_asleep(d, start);
+      bells_.sleep(bell, 1.0, {});
+    } else {
+      sched_yield();
+    }
+    if (uint32_t rung = bells_.count(); rung != bell) {
+      bell = rung;
+      turn_();
+    }
+    if (segment_.aborted() || table_.over()) return false;
   }
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short way of a blocking call: a small allreduce or a barrier of all ranks, on one host, under a name that the
-// plan has brought before, while nothing else is under way here. The ranks see in each other's memory that all of them
-// are at the same call (host/quick_round), and each finishes it for itself: no message, no plan, no table. A rank alone
-// has nobody to look for.
+// The short way of a blocking call: a small allreduce or a barrier of all ranks, under a name that the plan has brought
+// before, while nothing else is under way here. The ranks see in each other's memory that all of them are at the same
+// call (host/quick_round), and each finishes it for itself: no message, no plan, no table. A rank alone has nobody to
+// look for. On a few hosts, the leader of a host whose ranks are all there then meets those of the others
+// (net/quick_wire) and tells its own how that ended.
 //
-// If they are not all there within milliseconds, for most of which who waits is asleep, or any of them goes another
-// way, all of them go the general way, which waits for ever, compares descriptions and has the words for what is wrong.
+// If the ranks of a host are not all there within milliseconds, for most of which who waits is asleep, or any of them
+// goes another way, all of them go the general way, which waits for ever, compares descriptions and has the words for
+// what is wrong. Hosts wait for each other longer, also asleep, but not so long that the stall watch would miss them.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@
 #include "host/doorbells.h"
 #include "host/quick_round.h"
 #include "host/segment.h"
+#include "net/quick_wire.h"
 #include "util/cores.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
@@ -29,12 +32,15 @@ class QuickCall {
  public:
   struct Options {
     bool enabled = true;
-    double spin_us = 0;    // how long a wait spins before it sleeps
-    bool crowded = false;  // more ranks than cores on this host
+    double spin_us = 0;             // how long a wait for ranks of this host spins before it sleeps
+    double hosts_spin_us = 0;       // and one for other hosts, before it sleeps
+    bool crowded = false;           // more ranks than cores on this host
+    std::vector<int> sockets = {};  // whose input is work for a turn, or for the wire
   };
-  // turn: what whoever drives does when its bell has rung.
-  QuickCall(const Topology& topology, Segment& segment, Doorbells& bells, Table& table, Announcer& announcer,
-            Executor& executor, const Timeline& timeline, Options options, std::function<void()> turn);
+  // wire: null unless this rank leads one of several hosts. turn: what whoever drives does when its bell has rung.
+  QuickCall(const Topology& topology, Segment& segment, Doorbells& bells, QuickWire* wire, Table& table,
+            Announcer& announcer, Executor& executor, const Timeline& timeline, Options options,
+            std::function<void()> turn);
 
   // Whether it is worth a try. Any thread.
   bool may_serve(const hvd_request& request) const {
@@ -48,14 +54,24 @@ class QuickCall {
   // This rank says something to the tree: nobody needs to wait for it in a round. Driving thread.
   void goes_another_way() {
     if (options_.enabled && members_ > 1) round_.close_for_others();
+    if (wire_) wire_->close_for_others();
   }
+  // Hears what other hosts say; busy: ranks of this one go another way. Throws JobAborted. Driving thread.
+  void tend(bool busy);
 
  private:
   bool meet(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
   bool wait_until_full();
+  // The leader: all ranks of this host are there.
+  bool meet_hosts(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
+  bool wait_for_hosts(const Description& d);
+  // The others: what became of it.
+  bool wait_for_leader(const Description& d);
+  void falls_asleep(const Description& d, double since);
 
   Segment& segment_;
   Doorbells& bells_;
+  QuickWire* const wire_;
   Table& table_;
   Announcer& announcer_;
   Executor& executor_;
@@ -65,8 +81,16 @@ class QuickCall {
   const double spin_s_;
   const int me_;
   const int members_;
+  const int hosts_;
+  const int my_host_;
+  const int size_;
+  const size_t limit_;
   QuickRound round_;
+  uint32_t met_ = 0;       // rounds that all ranks of this host have come to
+  std::vector<char> own_;  // a rank alone on its host: what it brings
   CoreLeaver core_;
+  bool slept_ = false;    // in this call
+  int shared_calls_ = 0;  // see wait_for_hosts
   std::vector<const void*> sources_;
 };
 

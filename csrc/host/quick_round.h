@@ -34,6 +34,8 @@ class QuickRound {
   Outcome look() const;
   // Ends the round if it is not full; kOpen: not now, a rank has to find out about an earlier one first.
   Outcome close();
+  // Where this rank's payload is; the others read it.
+  char* own_payload() { return segment_.quick_payload(me_, round_ & 1); }
   // What a rank brought; after kFull, until leave().
   const char* payload(int local) { return segment_.quick_payload(local, round_ & 1); }
   // Sleeps in a round that is still open, until somebody has ended it and called wake(), or for so long at most.

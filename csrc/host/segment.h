@@ -21,7 +21,7 @@ namespace hvd {
 
 constexpr size_t kMailboxBytes = 64 << 10;
 // What a rank may bring to a QuickRound.
-constexpr size_t kQuickBytes = 16 << 10;
+constexpr size_t kQuickBytes = 64 << 10;
 
 // A ring of bytes from one process to another. Positions only grow.
 struct Mailbox {
@@ -54,6 +54,7 @@ struct SegmentHeader {
   char abort_text[2048];
   alignas(64) std::atomic<uint64_t> quick_round;  // see QuickRound; its low half is the futex word
   std::atomic<uint32_t> quick_sleepers;
+  alignas(64) std::atomic<uint32_t> quick_end;  // of a round of all hosts, see QuickCall
 };
 
 class Segment {

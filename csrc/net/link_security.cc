@@ -12,6 +12,7 @@ const char* purpose_of(int kind) {
   switch (kind) {
     case HVD_LINK_CONTROL: return "control";
     case HVD_LINK_WATCH: return "watch";
+    case HVD_LINK_QUICK: return "quick";
     default: return "data";
   }
 }

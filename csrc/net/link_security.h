@@ -6,6 +6,7 @@
 //   integrity   authenticated                  authenticated
 //   encrypt     encrypted                      encrypted
 //
+// Quick links carry both: what is said in a round is sealed as control links are, its payload as data links are.
 // Links within a host (loopback) and shared memory are not sealed: who could alter them could alter the processes.
 #pragma once
 

@@ -27,6 +27,9 @@ std::vector<hvd_link> plan_links(const Topology& topology, const std::vector<int
       add(HVD_LINK_WATCH, topology.leader_of(topology.host()), 0, true);
     }
   }
+  if (process_set == 0 && meets_quickly(topology))
+    for (int host = 0; host < topology.hosts(); ++host)
+      if (host != topology.host()) add(HVD_LINK_QUICK, topology.leader_of(host), 0, host < topology.host());
   SetLayout set(topology, members);
   if (set.included() && set.hosts() > 1 && set.owns_column()) {
     int hosts = set.hosts();

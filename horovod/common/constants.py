@@ -64,3 +64,4 @@ LINK_CONTROL: Final = 0
 LINK_WATCH: Final = 1
 LINK_DATA_OUT: Final = 2
 LINK_DATA_IN: Final = 3
+LINK_QUICK: Final = 4

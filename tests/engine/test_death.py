@@ -51,6 +51,16 @@ say("ready")
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """,
+    # Many small ones that all know: they need no plan.
+    "small": """
+hvd.init()
+def loop():
+    for i in range(10**9):
+        hvd.allreduce(np.ones(4), name="small")
+        if i == 100:
+            say("ready")
+attempt(loop)
+""",
     # The set is registered; the victim never opens its links.
     "linking": """
 from horovod.common import set_links
@@ -85,14 +95,14 @@ def clean(tmp_path):
 
 GRID = [
     *((s, "one host") for s in SITUATIONS if s != "linking"),
-    *((s, k) for s in ("pending", "busy", "linking") for k in list(LAYOUTS)[1:]),
+    *((s, k) for s in ("pending", "busy", "small", "linking") for k in list(LAYOUTS)[1:]),
 ]
 
 
 @pytest.mark.parametrize("situation, layout", GRID)
 def test_all_others_fail_and_name_the_dead_rank_and_host(situation, layout, clean):
     hosts = LAYOUTS[layout]
-    victim = 1 if layout == "leader of a host" and situation in ("busy", "threads") else 2
+    victim = 1 if layout == "leader of a host" and situation in ("busy", "small", "threads") else 2
     with Processes(SITUATIONS[situation], 3, env=clean, hosts=hosts) as ranks:
         for rank in range(3):
             assert ranks.heard(rank) == "ready"

@@ -7,16 +7,16 @@ import pytest
 from middle_man import MiddleMan, flip, repeat
 from processes import Processes
 
-from horovod.common.constants import LINK_CONTROL, LINK_DATA_OUT, LINK_WATCH
+from horovod.common.constants import LINK_CONTROL, LINK_DATA_OUT, LINK_QUICK, LINK_WATCH
 
 HOSTS = ["a", "b", "b"]
 
-# Sums of ones until something happens.
+# Sums of ones until something happens. Those of few elements need no plan.
 SUMS = """
 hvd.init()
 def loop():
     for i in range(10**9):
-        got = hvd.allreduce(np.ones(1000, np.float32), op=hvd.Sum, name="sum")
+        got = hvd.allreduce(np.ones({elements}, np.float32), op=hvd.Sum, name="sum")
         if not (got == 3).all():
             say("wrong sum")
             os._exit(0)
@@ -26,9 +26,10 @@ attempt(loop)
 """
 
 
-def ends(relay, mode, kind, harm):
+def ends(relay, mode, kind, harm, elements=20000):
     """What every rank says after the harm was done."""
-    with Processes(relay.script + SUMS, 3, env={"HOROVOD_LINK_SECURITY": mode}, hosts=HOSTS) as ranks:
+    script = relay.script + SUMS.format(elements=elements)
+    with Processes(script, 3, env={"HOROVOD_LINK_SECURITY": mode}, hosts=HOSTS) as ranks:
         for rank in range(3):
             assert ranks.heard(rank) == "ready"
         relay.attack(kind, harm)
@@ -44,6 +45,15 @@ def test_an_altered_control_message_is_an_error_on_every_rank(mode, harm):
             assert report["error"] == "HorovodInternalError", report
             assert "was altered on its way" in report["text"], report
             assert "a message from rank 0 on a" in report["text"] or "rank 1 on b" in report["text"], report
+
+
+@pytest.mark.parametrize("mode, elements", [("control", 4), ("integrity", 1000), ("encrypt", 1000)])
+@pytest.mark.parametrize("harm", [flip, repeat])
+def test_an_altered_small_call_is_an_error_and_never_a_wrong_sum(mode, elements, harm):
+    with MiddleMan() as relay:
+        for report in ends(relay, mode, LINK_QUICK, harm, elements):
+            assert report != "wrong sum"
+            assert report["error"] == "HorovodInternalError" and "was altered on its way" in report["text"]
 
 
 @pytest.mark.parametrize("mode", ["integrity", "encrypt"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
 from processes import Processes
 
 WAIT = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}
@@ -49,6 +50,29 @@ attempt(lambda: hvd.allreduce(np.ones(4), name="frozen"))
         assert "One or more tensors were submitted" in log
         ranks.send(1, signal.SIGCONT)
         assert ranks.heard(0)["error"] is None and ranks.heard(1)["error"] is None
+
+
+@pytest.mark.parametrize("hosts", [["here", "here"], ["here", "far"]], ids=["one host", "two hosts"])
+def test_a_rank_that_freezes_among_small_calls_is_named_and_the_job_goes_on_when_it_wakes(hosts):
+    script = """
+hvd.init()
+long_ago = np.zeros(1, np.float32)
+for i in range(10**9):
+    began = time.time()
+    if hvd.allreduce(long_ago, op=hvd.Sum, name="small")[0]:
+        break
+    long_ago[0] = time.time() - began > 1
+    if i == 100:
+        say("ready")
+say(int(hvd.metrics()["batches"]) > 100)
+"""
+    with Processes(script, 2, env=WAIT, hosts=hosts) as ranks:
+        assert [ranks.heard(rank) for rank in range(2)] == ["ready"] * 2
+        ranks.send(1, signal.SIGSTOP)
+        ranks.wait_for_stderr(0, "Missing ranks")
+        ranks.wait_for_stderr(0, "1: [allreduce.small")
+        ranks.send(1, signal.SIGCONT)
+        assert [ranks.heard(rank) for rank in range(2)] == [True] * 2
 
 
 def test_a_stall_longer_than_the_limit_ends_the_job_on_all_ranks():

@@ -80,21 +80,22 @@ enum hvd_link_kind {
   HVD_LINK_CONTROL = 0,  /* host leader <-> host leader, edges of the tree to rank 0           */
   HVD_LINK_WATCH = 1,    /* liveness: local rank <-> its leader, and leader <-> leader          */
   HVD_LINK_DATA_OUT = 2, /* bytes from me to the same column of the host 2^hop further          */
-  HVD_LINK_DATA_IN = 3   /* bytes to me from the same column of the host 2^hop before           */
+  HVD_LINK_DATA_IN = 3,  /* bytes to me from the same column of the host 2^hop before           */
+  HVD_LINK_QUICK = 4     /* host leader <-> host leader, each two of a few hosts: small calls   */
 };
 
 typedef struct hvd_link {
   int32_t kind;        /* hvd_link_kind                                                       */
   int32_t peer;        /* global rank at the other end                                        */
-  int32_t process_set; /* 0 for control and watch links                                       */
+  int32_t process_set; /* 0 but for data links                                                */
   int32_t hop;         /* data links: k in distance 2^k; else 0                                */
   int32_t dial;        /* 1: this side connects, 0: this side accepts                          */
   int32_t fd;          /* open socket, -1 in a plan                                            */
   uint8_t key[32];     /* known to the two ends of this connection alone; zero in a plan       */
 } hvd_link;
 
-/* The links this rank needs for a process set (members sorted by rank; id 0 also yields the control
- * and watch links). Pure function of its arguments. Returns the count; writes at most cap. A member
+/* The links this rank needs for a process set (members sorted by rank; id 0 also yields the control,
+ * watch and quick links). Pure function of its arguments. Returns the count; writes at most cap. A member
  * of no link-needing set gets 0. A DATA_OUT at one end is the DATA_IN (same hop) at the other. */
 HVD_API int32_t hvd_plan_links(const hvd_world* world, const int32_t* members, int32_t n_members, int32_t process_set,
                                hvd_link* out, int32_t cap);

@@ -13,6 +13,9 @@ namespace hvd {
 void quick_pack(const Description& d, size_t bytes, const void* in, void* room);
 // sources[i]: what rank i packed.
 void quick_reduce(const Description& d, size_t bytes, const void* const* sources, int n, void* out);
+// In two steps: first the ranks of a host, then what the hosts have. out may be one of the sources.
+void quick_combine(const Description& d, size_t bytes, const void* const* sources, int n, void* out);
+void quick_finish(const Description& d, size_t bytes, int ranks, void* out);
 // For a rank alone.
 void quick_alone(const Description& d, size_t bytes, const void* in, void* out);
 

@@ -148,14 +148,16 @@ TEST(staging_slots_too_small_for_the_job_are_refused_at_start) {
   const std::vector<std::string> host_names{"a", "b"};
   std::vector<const char*> names;
   hvd_world world = describe_world(299, host_of, host_names, &names);
-  int pair[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) std::abort();
-  hvd_link link{};
-  link.kind = HVD_LINK_CONTROL;
-  link.fd = pair[0];
-  link.key[0] = 1;
-  CHECK_EQ(hvd_start(&world, &link, 1), int(HVD_INVALID));
+  int pairs[2][2];
+  hvd_link links[2]{};
+  for (int i : {0, 1}) {
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) != 0) std::abort();
+    links[i].kind = i ? HVD_LINK_QUICK : HVD_LINK_CONTROL;
+    links[i].fd = pairs[i][0];
+    links[i].key[0] = 1;
+  }
+  CHECK_EQ(hvd_start(&world, links, 2), int(HVD_INVALID));
   CHECK(says("HOROVOD_SHM_SLOT_BYTES is too small for 300 ranks: it must be at least"));
-  close(pair[1]);
+  for (int i : {0, 1}) close(pairs[i][1]);
   CHECK_EQ(hvd_configure("shm_slot_bytes", "1048576"), int(HVD_OK));
 }

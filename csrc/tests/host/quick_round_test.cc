@@ -6,17 +6,14 @@
 
 #include <sched.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/check.h"
+#include "tests/other_way.h"
 #include "util/clock.h"
 
 using namespace hvd;
@@ -24,26 +21,7 @@ using namespace hvd;
 namespace {
 
 using Outcome = QuickRound::Outcome;
-
-// Where ranks meet that do not in a round.
-class OtherWay {
- public:
-  explicit OtherWay(int ranks) : ranks_(ranks) {}
-  // False: the others did not come this way.
-  bool meet(int call) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ++here_[call];
-    changed_.notify_all();
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return here_[call] == ranks_; });
-  }
-  int calls() const { return static_cast<int>(here_.size()); }
-
- private:
-  const int ranks_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<int, int> here_;
-};
+using hvd::testing::OtherWay;
 
 struct Note {
   int rank, call;
@@ -93,7 +71,7 @@ long run(int ranks, int calls, const Chances& chances, int* went_other_way) {
         }
         if (full) continue;
         round.close_for_others();
-        if (!other_way.meet(call)) ++faults;
+        if (!other_way.meet(call, [] {})) ++faults;
       }
     });
   }
