@@ -21,6 +21,7 @@
 #include "paths/paths.h"
 #include "watch/metrics.h"
 #include "watch/recorder.h"
+#include "watch/steps.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
 
@@ -34,7 +35,8 @@ class Executor : public BatchEnd {
   };
   // capacity: bytes that a batch may have.
   Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
-           Timeline& timeline, Metrics& metrics, Recorder& recorder, int64_t capacity, Callbacks callbacks);
+           Timeline& timeline, Steps& steps, Metrics& metrics, Recorder& recorder, int64_t capacity,
+           Callbacks callbacks);
 
   // Starts a batch of tensors. Throws JobAborted; its entries then wait in the table for what the job's end brings.
   void execute(const Batch& batch);
@@ -82,6 +84,7 @@ class Executor : public BatchEnd {
   Paths& paths_;
   Segment& segment_;
   Timeline& timeline_;
+  Steps& steps_;
   Metrics& metrics_;
   Recorder& recorder_;
   const int64_t capacity_;
