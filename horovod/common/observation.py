@@ -80,7 +80,7 @@ class Metrics(TypedDict):
     latency_us: Histogram
     """Of a tensor, from being handed in to its end."""
     steps: int
-    """Steps of the training, marked by a skin or the script (`step_done`), else as they show in the tensors."""
+    """Steps of the training: marked by a skin or the script (`step_done`), else as the tensors show them."""
     step_us: int
     """Time of all steps but the first, whose beginning nobody saw."""
     last_step_us: int

@@ -51,12 +51,17 @@ def _report(identity: Identity) -> None:
     try:
         with identity.open_store() as store:
             while True:
-                store.set(SNAPSHOT + worker, json.dumps(_snapshot()).encode())
+                send(store, worker)
                 answered += _answer(store, worker, answered)
     except StoreError:
         pass  # the job is over
     except Exception:  # whatever is wrong with watching, training goes on
         logging.getLogger("horovod").warning("this rank reports no more to the launcher", exc_info=True)
+
+
+def send(store: StoreClient, worker: str) -> None:
+    """Reports once."""
+    store.set(SNAPSHOT + worker, json.dumps(_snapshot()).encode())
 
 
 def _answer(store: StoreClient, worker: str, number: int) -> int:
