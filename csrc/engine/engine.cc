@@ -83,6 +83,7 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       recorder_(topology.rank),
       timeline_({topology.rank, topology.size, topology.host_names[static_cast<size_t>(topology.host())]}),
       steps_(metrics_, timeline_),
+      nvtx_(settings_.nvtx_library),
       security_(topology, settings_.link_security, settings_.crypto_library),
       segment_(topology.local_size() == 1 ? UniqueFd() : std::move(inheritance.shared_memory), topology.local_size(),
                static_cast<size_t>(staging_bytes(settings))),
@@ -99,7 +100,7 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       node_(topology, settings_, make_channels(inheritance.links), *this, timeline_, metrics_,
             [this] { check_aborted(); }),
       announcer_(table_, node_, recorder_),
-      executor_(topology, table_, announcer_, paths_, segment_, timeline_, steps_, metrics_, recorder_,
+      executor_(topology, table_, announcer_, paths_, segment_, timeline_, steps_, nvtx_, metrics_, recorder_,
                 settings_.fusion_threshold,
                 {[this] { bells_.ring_own(); }, [this](const std::string& why) { abort(why); }}),
       stall_(topology, settings_, node_, executor_, table_, paths_, liveness_,
@@ -157,7 +158,7 @@ ControlNode::Channels Engine::make_channels(std::vector<OpenLink>& links) {
 // planned.
 bool Engine::goes_quickly() const {
   SetLayout everyone(topology, topology.everyone());
-  return topology.hosts() == 1 && topology.size <= kMostQuickly && settings_.cycle_time <= 0 &&
+  return topology.hosts() == 1 && topology.size <= kMostQuickly && settings_.cycle_time <= 0 && !nvtx_.active() &&
          (topology.size == 1 || (!settings_.autotune && spin_time(settings_, topology.local_size(), crowded_) > 0)) &&
          paths_.choose(-1, everyone) == &host_path_;
 }

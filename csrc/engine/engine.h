@@ -42,6 +42,7 @@
 #include "util/settings.h"
 #include "watch/liveness.h"
 #include "watch/metrics.h"
+#include "watch/nvtx.h"
 #include "watch/quit_signal.h"
 #include "watch/recorder.h"
 #include "watch/steps.h"
@@ -148,6 +149,7 @@ class Engine : private ControlNode::Listener {
   Recorder recorder_;
   Timeline timeline_;
   Steps steps_;
+  const Nvtx nvtx_;
   const LinkSecurity security_;
   Segment segment_;
   Doorbells bells_;

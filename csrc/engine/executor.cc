@@ -11,8 +11,8 @@
 namespace hvd {
 
 Executor::Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
-                   Timeline& timeline, Steps& steps, Metrics& metrics, Recorder& recorder, int64_t capacity,
-                   Callbacks callbacks)
+                   Timeline& timeline, Steps& steps, const Nvtx& nvtx, Metrics& metrics, Recorder& recorder,
+                   int64_t capacity, Callbacks callbacks)
     : topology_(topology),
       table_(table),
       announcer_(announcer),
@@ -20,6 +20,7 @@ Executor::Executor(const Topology& topology, Table& table, Announcer& announcer,
       segment_(segment),
       timeline_(timeline),
       steps_(steps),
+      nvtx_(nvtx),
       metrics_(metrics),
       recorder_(recorder),
       capacity_(capacity),
@@ -60,6 +61,7 @@ void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
   flight.traced = timeline_.active();
   flight.phases = flight.traced ? &flight.phase_log : nullptr;
   if (flight.traced) trace_begin(flight);
+  if (nvtx_.active()) flight.range = nvtx_.start(flight.agreed.front()->description, flight.agreed.size());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     note(flight, false);
@@ -131,6 +133,8 @@ std::unique_ptr<Executor::Flight> Executor::land(PlannedBatch& batch) {
 }
 
 void Executor::recycle(std::unique_ptr<Flight> flight) {
+  if (flight->range) nvtx_.end(*flight->range);
+  flight->range.reset();
   flight->tensors.clear();
   flight->agreed.clear();
   flight->layout.reset();
