@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 
 import pytest
 from processes import Processes
+from shared_library import compiled
 from waiting import until
 
 from horovod.common import timelines
@@ -50,15 +50,7 @@ say("done")
 
 def wrong_time_of_day(folder):
     """Environment and prefix of a job whose rank 1 has this."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    (folder / "clock.c").write_text(WRONG_CLOCK)
-    library = str(folder / "clock.so")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", f"-DSKEW={SKEW_S}", "-o", library, str(folder / "clock.c")], check=True
-    )
-    return {"LD_PRELOAD": library}, []
+    return {"LD_PRELOAD": compiled(folder / "clock.so", WRONG_CLOCK, f"-DSKEW={SKEW_S}")}, []
 
 
 def other_time_since_the_start(folder):

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 
 import pytest
 from processes import Processes
+from shared_library import compiled
 
 STAND_IN = r"""
 #include <stdatomic.h>
@@ -45,12 +44,7 @@ say("done")
 @pytest.fixture
 def stand_in(tmp_path):
     """A folder with the library by both of its names."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    (tmp_path / "nvtx.c").write_text(STAND_IN)
-    path = str(tmp_path / "libnvToolsExt.so.1")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, str(tmp_path / "nvtx.c")], check=True)
+    path = compiled(tmp_path / "libnvToolsExt.so.1", STAND_IN)
     os.link(path, tmp_path / "libnvtx3interop.so.1")
     return tmp_path
 
