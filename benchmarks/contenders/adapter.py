@@ -51,7 +51,7 @@ class Adapter:
         raise NotImplementedError
 
     def observe(self, what: str) -> Callable[[], None]:
-        """Switches an observer on: "timeline", "metrics", "recorder" or "off". Returns what ends it."""
+        """Switches "timeline", "metrics", "recorder", "reports" or, by "off", nothing on. Returns its end."""
         raise NotImplementedError
 
     def close(self) -> None:

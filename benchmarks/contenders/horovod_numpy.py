@@ -62,6 +62,8 @@ class InPlace(Adapter):
             return _now_and_then(observation.metrics, METRICS_EVERY_S)
         if what == "recorder":
             return _now_and_then(observation.recent, RECORDER_EVERY_S)
+        if what == "reports":
+            return _report()
         return lambda: None
 
     def close(self) -> None:
@@ -80,6 +82,25 @@ class Grouped(InPlace):
 
     def many(self, tensors: List[Any]) -> None:
         self.hvd.grouped_allreduce_(tensors, op=self.hvd.Sum, name="bench")
+
+
+def _report() -> Callable[[], None]:
+    """As under --dashboard, --top and --metrics-port: the launcher is told, at once and every second."""
+    from horovod.common import reporter
+    from horovod.rendezvous.readers import own
+
+    identity = own.read(os.environ)
+    assert identity is not None, "this contender is started by horovodrun"
+    store = identity.open_store()
+    worker = str(identity.rank)
+    reporter.send(store, worker)
+    stop = _now_and_then(lambda: reporter.send(store, worker), reporter.REPORT_SECONDS)
+
+    def end() -> None:
+        stop()
+        store.close()
+
+    return end
 
 
 def _now_and_then(look: Callable[[], object], seconds: float) -> Callable[[], None]:

@@ -390,6 +390,16 @@ int32_t hvd_timeline_stop(void) {
   });
 }
 
+int32_t hvd_timeline_active(void) {
+  auto e = engine.load();
+  return e && e->traced() ? 1 : 0;
+}
+
+void hvd_copied(const char* name, int32_t after, double began, double ended) {
+  auto e = engine.load();
+  if (e && name) e->copied(name, after != 0, began, ended);
+}
+
 int64_t hvd_metrics(char* buffer, int64_t cap) {
   return guarded<int64_t>([&] { return copy_text(running()->metrics(starts - 1), buffer, cap); });
 }

@@ -83,6 +83,8 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
       metrics_(topology.rank, topology.size),
       recorder_(topology.rank),
       timeline_({topology.rank, topology.size, topology.host_names[static_cast<size_t>(topology.host())]}),
+      steps_(metrics_, timeline_),
+      nvtx_(settings_.nvtx_library),
       security_(topology, settings_.link_security, settings_.crypto_library),
       segment_(topology.local_size() == 1 ? UniqueFd() : std::move(inheritance.shared_memory), topology.local_size(),
                static_cast<size_t>(staging_bytes(settings))),
@@ -100,7 +102,7 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
             [this] { check_aborted(); }),
       wire_(QuickWire::make(topology, inheritance.links, security_)),
       announcer_(table_, node_, recorder_),
-      executor_(topology, table_, announcer_, paths_, segment_, timeline_, metrics_, recorder_,
+      executor_(topology, table_, announcer_, paths_, segment_, timeline_, steps_, nvtx_, metrics_, recorder_,
                 settings_.fusion_threshold,
                 {[this] { bells_.ring_own(); }, [this](const std::string& why) { abort(why); }}),
       stall_(topology, settings_, node_, executor_, table_, paths_, liveness_,
@@ -162,8 +164,8 @@ QuickCall::Options Engine::quick_options() const {
   bool tunes = settings_.autotune && topology.size > 1;
   bool over_mpi = lower(settings_.cpu_operations) == "mpi" && topology.hosts() > 1;
   bool enabled = topology.hosts() <= kQuickHosts && topology.local_size() <= kMostQuickly &&
-                 settings_.cycle_time <= 0 && !tunes && !over_mpi && (topology.local_size() == 1 || spin_us > 0) &&
-                 paths_.choose(-1, everyone) == &host_path_;
+                 settings_.cycle_time <= 0 && !tunes && !over_mpi && !nvtx_.active() &&
+                 (topology.local_size() == 1 || spin_us > 0) && paths_.choose(-1, everyone) == &host_path_;
   return {enabled, spin_us, spin_time(settings_, 2, crowded_), crowded_, sockets()};
 }
 

@@ -42,8 +42,10 @@
 #include "util/settings.h"
 #include "watch/liveness.h"
 #include "watch/metrics.h"
+#include "watch/nvtx.h"
 #include "watch/quit_signal.h"
 #include "watch/recorder.h"
+#include "watch/steps.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
 
@@ -95,6 +97,11 @@ class Engine : private ControlNode::Listener {
 
   void start_timeline(const std::string& path, bool mark_cycles);
   void stop_timeline() { timeline_.stop(); }
+  bool traced() const { return timeline_.active(); }
+  // A front end copied a tensor, before its collective or after it. Times by now_s().
+  void copied(const char* name, bool after, double from, double to) {
+    timeline_.copied(name, after ? "COPY_OUT" : "COPY_IN", from, to);
+  }
   // As the header says; observe.cc. restarts: how often this process has started an engine before.
   std::string metrics(int64_t restarts);
   std::string now();
@@ -142,6 +149,8 @@ class Engine : private ControlNode::Listener {
   Metrics metrics_;
   Recorder recorder_;
   Timeline timeline_;
+  Steps steps_;
+  const Nvtx nvtx_;
   const LinkSecurity security_;
   Segment segment_;
   Doorbells bells_;

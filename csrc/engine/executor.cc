@@ -11,13 +11,16 @@
 namespace hvd {
 
 Executor::Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
-                   Timeline& timeline, Metrics& metrics, Recorder& recorder, int64_t capacity, Callbacks callbacks)
+                   Timeline& timeline, Steps& steps, const Nvtx& nvtx, Metrics& metrics, Recorder& recorder,
+                   int64_t capacity, Callbacks callbacks)
     : topology_(topology),
       table_(table),
       announcer_(announcer),
       paths_(paths),
       segment_(segment),
       timeline_(timeline),
+      steps_(steps),
+      nvtx_(nvtx),
       metrics_(metrics),
       recorder_(recorder),
       capacity_(capacity),
@@ -48,15 +51,17 @@ void Executor::launch(std::unique_ptr<Flight> owned, DataPath& path) {
   Flight& flight = *owned;
   flight.since = now_s();
   double ready = 0;
-  for (const Tensor* tensor : flight.tensors)
-    if (const auto* entry = static_cast<const Entry*>(tensor)) {
+  for (size_t i = 0; i < flight.tensors.size(); ++i)
+    if (const auto* entry = static_cast<const Entry*>(flight.tensors[i])) {
       recorder_.started(entry->record, flight.since, flight.last_rank);
+      steps_.begins(flight.agreed[i]->description, static_cast<int64_t>(entry->bytes), flight.since);
       ready = std::max(ready, entry->announced);
     }
   metrics_.batch_starts(flight.since, ready, flight.last_rank);
   flight.traced = timeline_.active();
   flight.phases = flight.traced ? &flight.phase_log : nullptr;
   if (flight.traced) trace_begin(flight);
+  if (nvtx_.active()) flight.range = nvtx_.start(flight.agreed.front()->description, flight.agreed.size());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     note(flight, false);
@@ -78,9 +83,11 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   int64_t bytes = 0;
   for (const Tensor* tensor : flight.tensors)
     if (tensor) bytes += static_cast<int64_t>(tensor->bytes);
+  double now = now_s();
   metrics_.batch_ended({flight.agreed.front()->description.kind_text(), static_cast<int64_t>(flight.tensors.size()),
                         bytes, capacity_, flight.since},
-                       now_s());
+                       now);
+  steps_.moved(now);
   if (flight.traced) trace_end(flight);
   if (!status.ok()) ++metrics_.errors;
   // Once the job is over its own text says more than what became of one batch.
@@ -94,6 +101,8 @@ void Executor::ended_quickly(const Description& tensor, size_t bytes, double sin
   double now = now_s();
   auto payload = static_cast<int64_t>(bytes);
   ++metrics_.submitted;
+  steps_.begins(tensor, payload, since);
+  steps_.moved(now);
   metrics_.batch_ended({tensor.kind_text(), 1, payload, capacity_, since}, now);
   metrics_.latency.add(static_cast<int64_t>((now - since) * 1e6));
   uint64_t record = recorder_.queued(
@@ -130,6 +139,8 @@ std::unique_ptr<Executor::Flight> Executor::land(PlannedBatch& batch) {
 }
 
 void Executor::recycle(std::unique_ptr<Flight> flight) {
+  if (flight->range) nvtx_.end(*flight->range);
+  flight->range.reset();
   flight->tensors.clear();
   flight->agreed.clear();
   flight->layout.reset();

@@ -20,7 +20,9 @@
 #include "paths/data_path.h"
 #include "paths/paths.h"
 #include "watch/metrics.h"
+#include "watch/nvtx.h"
 #include "watch/recorder.h"
+#include "watch/steps.h"
 #include "watch/timeline.h"
 #include "world/topology.h"
 
@@ -34,7 +36,8 @@ class Executor : public BatchEnd {
   };
   // capacity: bytes that a batch may have.
   Executor(const Topology& topology, Table& table, Announcer& announcer, Paths& paths, Segment& segment,
-           Timeline& timeline, Metrics& metrics, Recorder& recorder, int64_t capacity, Callbacks callbacks);
+           Timeline& timeline, Steps& steps, const Nvtx& nvtx, Metrics& metrics, Recorder& recorder, int64_t capacity,
+           Callbacks callbacks);
 
   // Starts a batch of tensors. Throws JobAborted; its entries then wait in the table for what the job's end brings.
   void execute(const Batch& batch);
@@ -64,6 +67,7 @@ class Executor : public BatchEnd {
     double since = 0;
     int32_t last_rank = -1;  // was ready last
     bool traced = false;
+    std::optional<uint64_t> range;  // of nvtx_
     Phases phase_log;
     bool landing = false;  // no longer in flight, not idle yet
   };
@@ -84,6 +88,8 @@ class Executor : public BatchEnd {
   Paths& paths_;
   Segment& segment_;
   Timeline& timeline_;
+  Steps& steps_;
+  const Nvtx& nvtx_;
   Metrics& metrics_;
   Recorder& recorder_;
   const int64_t capacity_;

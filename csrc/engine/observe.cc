@@ -73,12 +73,8 @@ void Engine::note_missing() {
 }
 
 void Engine::mark(const char* text) {
-  if (text) {
-    timeline_.mark(text);
-  } else {
-    metrics_.step(now_s());
-    timeline_.step(metrics_.steps.load());
-  }
+  if (text) timeline_.mark(text);
+  else steps_.mark();
 }
 
 std::string Engine::where() {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "horovod/core.h"
-
 namespace hvd {
 namespace {
 
@@ -21,8 +19,7 @@ TuningSession::~TuningSession() {
 }
 
 void TuningSession::ready(const Description& d, const std::vector<Share>& shares, double now) {
-  bool counts = d.kind == HVD_ALLREDUCE || d.kind == HVD_ALLGATHER || d.kind == HVD_REDUCESCATTER;
-  if (d.process_set != 0 || !counts || (tuner_ && tuner_->done())) return;
+  if (!belongs_to_steps(d) || (tuner_ && tuner_->done())) return;
   (d.device < 0 ? host_memory_ : device_memory_) = true;
   auto step = steps_.add(d.name, payload_bytes(d, shares), now);
   if (!step) return;

@@ -84,6 +84,7 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(timeline);
   HVD_SETTING(timeline_mark_cycles);
   HVD_SETTING(timeline_max_bytes, 0, kUnlimited);
+  HVD_SETTING(nvtx_library);
   HVD_SETTING(flight_recorder);
   HVD_SETTING(log_level);
   HVD_SETTING(log_hide_time);

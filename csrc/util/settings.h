@@ -20,6 +20,7 @@ struct Settings {
   std::string timeline;                    // a path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;
   int64_t timeline_max_bytes = 256 << 20;  // of a rank's file; 0: no limit
+  std::string nvtx_library;                // a path: collectives are NVTX ranges; empty: they are not
   std::string flight_recorder;             // where a failing or stalling job puts its last collectives; empty: nowhere
   std::string log_level = "warning";
   bool log_hide_time = false;

@@ -94,10 +94,20 @@ void Timeline::end(const What& what, const std::vector<int64_t>& output_shape) {
   push(std::move(event));
 }
 
-void Timeline::step(int64_t number) {
+void Timeline::copied(const std::string& name, const char* phase, double from, double to) {
   if (!active()) return;
-  Event event(Type::Step, now_s());
+  Event event(Type::Copy, from);
+  event.to = to;
+  event.phase = phase;
+  event.text = name;
+  push(std::move(event));
+}
+
+void Timeline::step(int64_t number, double at, bool inferred) {
+  if (!active()) return;
+  Event event(Type::Step, at);
   event.number = number;
+  event.inferred = inferred;
   push(std::move(event));
 }
 
@@ -223,20 +233,26 @@ bool Timeline::shorten() {
   return file_.shorten(head());
 }
 
+Timeline::Name& Timeline::row(const std::string& name) {
+  auto [found, added] = names_.try_emplace(name, Name{0, half_});
+  if (added) {
+    found->second.id = identity_.rank * kRankStride + next_id_++;
+    add(introduction(name, found->second.id));
+  }
+  found->second.half = half_;
+  return found->second;
+}
+
 const Timeline::Track& Timeline::track(const What& what) {
   auto found = tracks_.find(what.get());
   if (found == tracks_.end()) {
     if (tracks_.size() >= kMaxTracks) tracks_.clear();
-    auto [name, added] = names_.try_emplace(what->name, Name{0, half_});
-    if (added) {
-      name->second.id = identity_.rank * kRankStride + next_id_++;
-      add(introduction(what->name, name->second.id));
-    }
+    Name& name = row(what->name);
     found = tracks_.try_emplace(what.get()).first;
-    found->second.name = &name->second;
+    found->second.name = &name;
     found->second.what = what;
     Track& fresh = found->second;
-    fresh.pid = ", \"pid\": " + std::to_string(name->second.id) + ", \"cat\": \"horovod\"";
+    fresh.pid = ", \"pid\": " + std::to_string(name.id) + ", \"cat\": \"horovod\"";
     fresh.about =
         fresh.pid + ", \"args\": {\"tensor\": " + json_quoted(what->name) + ", \"kind\": \"" + what->kind_text() + "\"";
     fresh.negotiate = std::string("NEGOTIATE_") + what->kind_text();
@@ -352,11 +368,21 @@ void Timeline::format(const Event& event) {
       add("]\"}}");
       break;
     }
+    case Type::Copy: {
+      int64_t id = row(event.text).id;
+      open_event('X', event.phase, event.at);
+      add(", \"dur\": ");
+      add(static_cast<int64_t>((event.to - event.at) * 1e6));
+      add(", \"pid\": ");
+      add(id);
+      add(", \"cat\": \"horovod\"}");
+      break;
+    }
     case Type::Step:
-      open_event('i', "STEP", event.at);
+      open_event('i', "STEP", std::max(event.at, start_));
       add(", \"pid\": 0, \"s\": \"p\", \"args\": {\"n\": ");
       add(event.number);
-      add("}}");
+      add(event.inferred ? ", \"inferred\": true}}" : "}}");
       break;
     case Type::Mark:
       open_event('i', "MARK", event.at);

@@ -58,18 +58,22 @@ class Timeline {
   void begin(const What& what, const Life& life);
   void span(const What& what, const char* phase, double from, double to);  // phase: static memory
   void end(const What& what, const std::vector<int64_t>& output_shape);
+  // A front end copied this tensor before it handed it in, or after it got it back. Any thread.
+  void copied(const std::string& name, const char* phase, double from, double to);  // phase: static memory
 
-  void step(int64_t number);
+  // inferred: nobody has said that the step ended then.
+  void step(int64_t number, double at, bool inferred);
   void mark(const std::string& text);
 
  private:
   static constexpr size_t kMaxPending = 1 << 18;  // events; more are dropped, and counted
-  enum class Type : uint8_t { NegotiateBegin, Ready, NegotiateEnd, Cycle, Begin, Span, End, Step, Mark };
+  enum class Type : uint8_t { NegotiateBegin, Ready, NegotiateEnd, Cycle, Begin, Span, End, Copy, Step, Mark };
   struct Event {
     Event(Type type, double at, What what = nullptr) : type(type), at(at), what(std::move(what)) {}
 
     Type type;
     int8_t dims = 0;
+    bool inferred = false;
     int rank = -1;
     double at, to = 0;
     What what;
@@ -98,6 +102,7 @@ class Timeline {
   void flush();
   void format(const Event& event);
   const Track& track(const What& what);
+  Name& row(const std::string& name);
   std::string introduction(const std::string& name, int64_t id) const;
   std::string head();
   bool shorten();

@@ -12,7 +12,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-API_VERSION = 4
+API_VERSION = 5
 
 _INT32_P = POINTER(c_int32)
 
@@ -141,6 +141,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_last_error": (c_char_p, ()),
     "hvd_timeline_start": (c_int32, (c_char_p, c_int32)),
     "hvd_timeline_stop": (c_int32, ()),
+    "hvd_timeline_active": (c_int32, ()),
+    "hvd_copied": (None, (c_char_p, c_int32, c_double, c_double)),
     "hvd_metrics": (c_int64, (c_char_p, c_int64)),
     "hvd_now": (c_int64, (c_char_p, c_int64)),
     "hvd_recent": (c_int64, (c_char_p, c_int64)),

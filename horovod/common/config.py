@@ -113,6 +113,12 @@ SETTINGS: Tuple[Setting, ...] = (
             "ones over NCCL.", "tuning", "--gpu-direct-bytes", "gpu_direct_bytes", minimum=0),
     Setting("cuda_library", "HOROVOD_CUDA_LIBRARY", str, "libcuda.so.1",
             "The NVIDIA driver's library.", "library_options"),
+    Setting("nvtx_library", "HOROVOD_NVTX_LIBRARY", str, "",
+            "Collectives are ranges of this library for NVIDIA's profilers; empty takes that of the "
+            "nvidia-nvtx wheel or the system where a profiler listens (NVTX_INJECTION64_PATH).",
+            "library_options"),
+    Setting("disable_nvtx_ranges", "HOROVOD_DISABLE_NVTX_RANGES", bool, False,
+            "No NVTX ranges, also where a profiler listens.", "library_options", engine=False),
     Setting("nccl_library", "HOROVOD_NCCL_LIBRARY", str, "",
             "NCCL's library, if the framework has not loaded one; empty takes the nvidia-nccl wheel's, else "
             "the system's.", "library_options"),

@@ -12,6 +12,7 @@ import re
 from typing import List, NamedTuple, Optional, Tuple
 
 NCCL = "libnccl.so.2"
+LISTENER = "NVTX_INJECTION64_PATH"  # set by a profiler for those it started: where its own library is
 
 
 class Library(NamedTuple):
@@ -34,13 +35,38 @@ class Library(NamedTuple):
 
 def nccl_wheel() -> str:
     """The file of the nvidia-nccl-cu* wheel of this Python; "" if there is none."""
+    # CUDA 13's wheels share a folder, those before have one each.
+    return _in_wheels("nccl/lib/libnccl.so.2", "cu*/lib/libnccl.so.2")
+
+
+def nvtx(given: str, disabled: bool) -> str:
+    """The library whose ranges collectives shall be; "" for none: nobody listens, or it is not there.
+
+    Args:
+        given: HOROVOD_NVTX_LIBRARY.
+        disabled: HOROVOD_DISABLE_NVTX_RANGES.
+    """
+    if disabled or given or LISTENER not in os.environ:
+        return "" if disabled else given
+    wheel = _in_wheels("cu*/lib/libnvtx3interop.so.1", "nvtx/lib/libnvToolsExt.so.1")
+    for path in (wheel, "libnvtx3interop.so.1", "libnvToolsExt.so.1"):
+        try:
+            if path:
+                ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
+                return path
+        except OSError:
+            pass
+    return ""
+
+
+def _in_wheels(*patterns: str) -> str:
+    """A file of NVIDIA's wheels of this Python; "" if there is none."""
     try:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):
         return ""
     for folder in (spec and spec.submodule_search_locations) or ():
-        # CUDA 13's wheels share a folder, those before have one each.
-        for pattern in ("nccl/lib/libnccl.so.2", "cu*/lib/libnccl.so.2"):
+        for pattern in patterns:
             found = sorted(glob.glob(os.path.join(folder, pattern)))
             if found:
                 return found[-1]

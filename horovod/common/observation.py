@@ -80,7 +80,7 @@ class Metrics(TypedDict):
     latency_us: Histogram
     """Of a tensor, from being handed in to its end."""
     steps: int
-    """Steps of the training, where a skin or the script marks them: see `step_done`."""
+    """Steps of the training: marked by a skin or the script (`step_done`), else as the tensors show them."""
     step_us: int
     """Time of all steps but the first, whose beginning nobody saw."""
     last_step_us: int
@@ -149,6 +149,7 @@ def mark(text: str) -> None:
 def step_done() -> None:
     """A step of the training is done: it is counted, timed, and marked in the timeline.
 
+    From the first such mark on, only marks count; before it, steps are inferred from tensors that come back.
     The optimizers and callbacks of the skins call it. Nothing happens where Horovod is not initialised.
     """
     if topology.is_known():

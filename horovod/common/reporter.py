@@ -11,6 +11,7 @@ WORKER is the rank in a static job, HOROVOD_WORKER_ID in an elastic one. Only wh
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -18,10 +19,11 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from horovod.common import config, observation, samples, stack_line
 from horovod.common.exceptions import HorovodInternalError
+from horovod.rendezvous.detection import detect
 from horovod.rendezvous.errors import StoreError, StoreTimeout
 from horovod.rendezvous.identity import Identity, host_name
 from horovod.rendezvous.readers import own
@@ -39,10 +41,17 @@ def start() -> None:
     global _thread
     if not config.get("observe") or (_thread is not None and _thread.is_alive()):
         return
-    identity = own.read(os.environ)
+    identity = own.read(os.environ) or _started_by_another(os.environ)
     if identity is not None:
         _thread = threading.Thread(target=_report, args=(identity,), name="horovod-reporter", daemon=True)
         _thread.start()
+
+
+def _started_by_another(env: Mapping[str, str]) -> Optional[Identity]:
+    """Who this rank is for our launcher, if that had mpirun or jsrun start it."""
+    if own.STORE not in env:
+        return None
+    return dataclasses.replace(detect(env), meet=lambda me, timeout: own.open_store(env, timeout))
 
 
 def _report(identity: Identity) -> None:
@@ -51,12 +60,17 @@ def _report(identity: Identity) -> None:
     try:
         with identity.open_store() as store:
             while True:
-                store.set(SNAPSHOT + worker, json.dumps(_snapshot()).encode())
+                send(store, worker)
                 answered += _answer(store, worker, answered)
     except StoreError:
         pass  # the job is over
     except Exception:  # whatever is wrong with watching, training goes on
         logging.getLogger("horovod").warning("this rank reports no more to the launcher", exc_info=True)
+
+
+def send(store: StoreClient, worker: str) -> None:
+    """Reports once."""
+    store.set(SNAPSHOT + worker, json.dumps(_snapshot()).encode())
 
 
 def _answer(store: StoreClient, worker: str, number: int) -> int:

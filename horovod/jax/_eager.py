@@ -15,7 +15,7 @@ from typing import Any, List, Sequence, Tuple
 import jax
 import numpy as np
 
-from horovod.common import engine
+from horovod.common import copies, engine
 from horovod.common.calls import Call
 from horovod.common.constants import DTYPE_OF_NAME, DTYPE_SIZE
 from horovod.common.verbs import Result
@@ -25,10 +25,13 @@ _ALIGNMENT = 64  # jax adopts host memory that starts on a cache line, and copie
 
 def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[int]]]:
     """Runs the collective and returns the outputs and, for alltoall, the rows received from each member."""
-    inputs = [np.asarray(array, order="C") for array in arrays]
+    fetched = [_fetch(array) for array in arrays]
+    inputs = [source for source, _ in fetched]
     same = call.verb.result is Result.SAME
     outputs = [_empty(source.shape, source.dtype) if same else None for source in inputs]
     wire_names = [call.wire_name()] if len(inputs) == 1 else call.wire_names(len(inputs))
+    for name, (_, copied) in zip(wire_names, fetched):
+        copies.before(name, copied)
     requests = [
         call.request(
             name, dtype_number(source.dtype), source.shape, source.ctypes.data,
@@ -47,7 +50,8 @@ def run(call: Call, arrays: Sequence[Any]) -> Tuple[List[jax.Array], List[List[i
                 outputs[index] = np.frombuffer(memoryview(buffer.array()), dtype=dtype).reshape(buffer.shape)
     finally:
         engine.release(submission)
-    return [_adopt(target, like) for target, like in zip(outputs, arrays)], received
+    adopted = [_adopt(target, like, name) for target, like, name in zip(outputs, arrays, wire_names)]
+    return adopted, received
 
 
 @functools.cache
@@ -66,8 +70,26 @@ def _empty(shape: Tuple[int, ...], dtype: Any) -> Any:
     return memory[start : start + nbytes].view(dtype).reshape(shape)
 
 
-def _adopt(array: Any, like: Any) -> jax.Array:
+def _fetch(array: Any) -> Tuple[Any, copies.Span]:
+    """The array's elements in host memory, and how long it took to copy them there, if it did."""
+    if isinstance(array, jax.Array):
+        array.block_until_ready()  # computing it is no copy
+    fetched, copied = copies.timed(np.asarray, array, order="C")
+    return fetched, None if copied is None or _is_here(array, fetched) else copied
+
+
+def _adopt(array: Any, like: Any, name: str) -> jax.Array:
     """The array as a jax.Array where `like` is."""
     where = like.sharding if isinstance(like, jax.Array) and like.committed else None
-    adopted: jax.Array = jax.device_put(array, where, may_alias=True)
+    adopted: jax.Array
+    adopted, copied = copies.timed(jax.device_put, array, where, may_alias=True)
+    if copied is not None and not _is_here(adopted, array):
+        copies.after(name, copied)
     return adopted
+
+
+def _is_here(array: Any, memory: Any) -> bool:
+    """Whether a jax.Array lies in this memory of the host."""
+    if not isinstance(array, jax.Array) or len(array.devices()) != 1:
+        return False
+    return bool(array.unsafe_buffer_pointer() == memory.ctypes.data)

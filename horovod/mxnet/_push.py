@@ -12,7 +12,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import MXNetError
 
-from horovod.common import _native, engine
+from horovod.common import _native, copies, engine
 from horovod.common._native import Request
 from horovod.common.constants import DTYPE_OF_NAME
 from horovod.common.exceptions import HorovodInternalError
@@ -72,7 +72,8 @@ def run(requests: Sequence[Request], inputs: Sequence[Any]) -> Tuple[List[Any], 
             host = np.frombuffer(memoryview(buffer.array()), dtype=tensor.dtype).reshape(buffer.shape)
             output = empty_like(tensor, buffer.shape)
             if host.size:
-                output[:] = host
+                _, copied = copies.timed(output.__setitem__, slice(None), host)
+                copies.after(ctypes.string_at(requests[index].name).decode(), copied)
             outputs.append(output)
             received.append(buffer.splits)
     finally:

@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from horovod.common import _calls, engine, handles
+from horovod.common import _calls, copies, engine, handles
 from horovod.common._native import Request
 from horovod.common.arguments import check_rows, check_splits
 from horovod.common.calls import Call
@@ -27,14 +27,16 @@ _SAME = Result.SAME
 class _Piece:
     """One array of a call: the memory that is read and written, and the result it becomes."""
 
-    __slots__ = ("array", "given", "in_place", "input", "output")
+    __slots__ = ("array", "copied", "given", "in_place", "input", "name", "output")
 
     def __init__(self, call: Call, given: Any, in_place: bool) -> None:
         array = given if type(given) is np.ndarray else as_array(given)
         self.given = given
         self.array = array
         self.in_place = in_place
-        self.input = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        self.input, self.copied = array, None
+        if not array.flags.c_contiguous:
+            self.input, self.copied = copies.timed(np.ascontiguousarray, array)
         self.output: Any = None  # the engine allocates it
         if in_place:
             self.output = self._writable()
@@ -53,6 +55,8 @@ class _Piece:
         return self.input
 
     def request(self, call: Call, name: str) -> Request:
+        self.name = name
+        copies.before(name, self.copied)
         source, target = self.input, self.output
         read = address(source)
         written = 0 if target is None else read if target is source else address(target)
@@ -65,7 +69,7 @@ class _Piece:
             return from_owned(engine.take(submission, index, dtype.itemsize), dtype)
         if self.in_place:
             if output is not self.array:  # worked on a dense copy of a strided array
-                self.array[...] = output
+                copies.after(self.name, copies.timed(np.copyto, self.array, output)[1])
             return self.given
         return output if output.ndim or isinstance(self.given, np.ndarray) else output[()]
 

@@ -66,6 +66,7 @@ def configure_engine(secret: bytes) -> None:
     """Hands the settings to the engine. Raises ValueError for one that is wrong."""
     settings = config.engine_settings()
     settings["nccl_library"] = settings["nccl_library"] or nvidia.nccl_wheel()
+    settings["nvtx_library"] = nvidia.nvtx(settings["nvtx_library"], config.get("disable_nvtx_ranges"))
     settings["flight_recorder"] = flight_file.path(settings["flight_recorder"], secret)
     for name, value in settings.items():
         if _native.lib().hvd_configure(name.encode(), value.encode()) != constants.OK:

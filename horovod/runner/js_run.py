@@ -31,7 +31,7 @@ def js_command(
 
 
 def js_run(settings: JobSettings, mpi_args: Optional[str] = None, binding_args: Optional[str] = None) -> int:
-    """Replaces this process by jsrun; its exit status is the job's."""
+    """Becomes jsrun or, if somebody looks at the job, runs it; its exit status is the job's."""
     if "LSB_JOBID" not in os.environ:
         raise ValueError(
             "Horovod did not detect an LSF job.  The jsrun launcher can only be used in that environment. "
@@ -45,5 +45,9 @@ def js_run(settings: JobSettings, mpi_args: Optional[str] = None, binding_args: 
     argv = js_command(settings, mpi_args, binding_args)
     if settings.verbose:
         print("horovodrun: " + " ".join(shlex.quote(word) for word in argv), file=sys.stderr, flush=True)
+    if settings.watch is not None:
+        from horovod.runner.foreign_job import run_watched
+
+        return run_watched(settings, lambda settings: argv, lambda settings: dict(settings.env))
     os.execvpe(argv[0], argv, dict(settings.env))
     raise AssertionError("execvpe returned")

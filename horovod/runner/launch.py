@@ -144,11 +144,6 @@ def _run_static(args: argparse.Namespace) -> int:
             f"lower -np or raise the slots, e.g. -H {hosts[0].hostname}:{num_proc}"
         )
     settings = _settings(args, num_proc, hosts)
-    if settings.watch is not None and settings.watch.shows and (args.use_mpi or args.use_jsrun):
-        raise ValueError(
-            "--dashboard, --top and --metrics-port need ranks that horovodrun starts itself: leave --mpi and "
-            "--jsrun out"
-        )
     if args.use_mpi:
         from horovod.runner.mpi_run import mpi_run
 

@@ -150,10 +150,20 @@ def _require(settings: JobSettings) -> str:
 def mpi_run(
     settings: JobSettings, mpi_args: Optional[str] = None, binding: Optional[str] = None, tcp: bool = False
 ) -> int:
-    """Replaces this process by mpirun; its exit status is the job's."""
-    argv = mpi_command(_require(settings), settings, mpi_args, binding, tcp)
-    if settings.verbose:
-        print("horovodrun: " + " ".join(shlex.quote(word) for word in argv), file=sys.stderr, flush=True)
+    """Becomes mpirun or, if somebody looks at the job, runs it; its exit status is the job's."""
+    implementation = _require(settings)
+
+    def command(settings: JobSettings) -> List[str]:
+        argv = mpi_command(implementation, settings, mpi_args, binding, tcp)
+        if settings.verbose:
+            print("horovodrun: " + " ".join(shlex.quote(word) for word in argv), file=sys.stderr, flush=True)
+        return argv
+
+    if settings.watch is not None:
+        from horovod.runner.foreign_job import run_watched
+
+        return run_watched(settings, command, _environment)
+    argv = command(settings)
     os.execvpe(argv[0], argv, _environment(settings))
     raise AssertionError("execvpe returned")
 
@@ -161,18 +171,17 @@ def mpi_run(
 def run_function_with_mpi(settings: JobSettings, call: bytes, mpi_args: Optional[str]) -> List[Any]:
     """horovod.run(use_mpi=True): the function and the results travel through a store in this process."""
     from horovod.rendezvous import auth
-    from horovod.rendezvous.readers.own import encode_secret
+    from horovod.rendezvous.readers.own import SECRET, STORE, encode_secret
     from horovod.rendezvous.store_server import StoreServer
     from horovod.runner import results
     from horovod.runner.addresses import choose_addresses
-    from horovod.runner.run_task import STORE
 
     plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
     secret = auth.make_secret()
     with StoreServer(secret, plan.bind) as store:
         results.publish(store, call)
         settings.env[STORE] = f"{plan.bind[0]}:{store.port}"
-        settings.env["_HOROVOD_SECRET_KEY"] = encode_secret(secret)
+        settings.env[SECRET] = encode_secret(secret)
         argv = mpi_command(_require(settings), settings, mpi_args)
         ended = subprocess.run(argv, env=_environment(settings), check=False)
         if ended.returncode != 0:

@@ -40,7 +40,7 @@ class Output:
         directory: where to write DIR/rank.N/stdout and stderr as well (--output-filename).
         timestamps: whether lines start with the time.
         stdout, stderr: default: this process's.
-        label: what to put in front of a worker's lines, e.g. its rank at the moment.
+        label: what to put in front of a worker's lines, e.g. its rank at the moment; "": nothing.
     """
 
     def __init__(
@@ -79,9 +79,10 @@ class Output:
         if not lines and state is None:
             return
         stamp = time.asctime() if self._timestamps else ""
-        prefix = f"[{self._label(worker)}]<{_NAMES[channel]}>:"
+        label = self._label(worker)
+        prefix = f"[{label}]<{_NAMES[channel]}>:" if label else ""
         if self.onlooker is not None and lines:
-            self.onlooker(self._label(worker), _NAMES[channel], lines)
+            self.onlooker(label, _NAMES[channel], lines)
         for view in filter(None, (self._console[channel], self._files.get(stream))):
             if lines:
                 self._tell(view, view.lines(stream, stamp, prefix, lines))

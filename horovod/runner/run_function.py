@@ -133,6 +133,10 @@ def run(
         discovery = make_discovery(host_discovery_script, slots, job.hosts, num_proc)
         return results_of(ElasticJob(job, limits, discovery, cooldown_range, _publishing(call)))
     if use_mpi:
+        if job.watch is not None and job.watch.shows:
+            raise ValueError(
+                "dashboard and metrics_port need ranks that horovod.run starts itself: leave use_mpi out"
+            )
         from horovod.runner.mpi_run import run_function_with_mpi
 
         return run_function_with_mpi(job, call, mpi_args)

@@ -22,7 +22,8 @@ class Bucket:
     """Slots that are submitted together, and their standing requests."""
 
     __slots__ = (
-        "_shapes", "_standing", "devices", "handle", "loud", "missing", "nbytes", "quiet", "slots", "words",
+        "_shapes", "_standing", "devices", "handle", "loud", "missing", "names", "nbytes", "quiet", "slots",
+        "words",
     )  # fmt: skip
 
     def __init__(self, slots: List[Slot]) -> None:
@@ -40,14 +41,14 @@ class Bucket:
         """
         first = f"{prefix}{self.slots[0].name}"
         if len(self.slots) == 1:
-            wire_names = [f"{call.verb.name}.{first}"]
+            self.names = [f"{call.verb.name}.{first}"]
         else:
-            wire_names = names.member_names(f"{call.verb.prefix(grouped=True)}.{first}", len(self.slots))
+            self.names = names.member_names(f"{call.verb.prefix(grouped=True)}.{first}", len(self.slots))
         self._shapes = [slot.shape for slot in self.slots]
         self._standing = Standing(
             [
                 call.request(name, CODES.get(slot.dtype, 0), slot.shape, 0, 0, slot.device)
-                for slot, name in zip(self.slots, wire_names)
+                for slot, name in zip(self.slots, self.names)
             ]
         )
         for request, slot in zip(self._standing.requests, self.slots):

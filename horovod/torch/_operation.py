@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common import _calls, engine, handles
+from horovod.common import _calls, copies, engine, handles
 from horovod.common._native import Request
 from horovod.common.arguments import check_rows
 from horovod.common.calls import Call
@@ -28,8 +28,8 @@ class Operation:
     """One submission: its requests, what they point into, and how its outputs are made."""
 
     __slots__ = (
-        "_call", "_grouped", "_in_place", "_inputs", "_lasting", "_outputs", "_requests", "_streams",
-        "_wires",
+        "_call", "_grouped", "_in_place", "_inputs", "_lasting", "_names", "_outputs", "_requests",
+        "_streams", "_wires",
     )  # fmt: skip
 
     def __init__(
@@ -53,8 +53,8 @@ class Operation:
         self._outputs: List[Optional[torch.Tensor]] = []
         self._requests: List[Request] = []
         self._streams: Dict[int, int] = {}  # of the CUDA devices: the current ones
-        names = call.wire_names(len(tensors)) if grouped else [call.wire_name()]
-        for tensor, name in zip(tensors, names):
+        self._names = call.wire_names(len(tensors)) if grouped else [call.wire_name()]
+        for tensor, name in zip(tensors, self._names):
             self._add(tensor, name)
 
     def _add(self, tensor: torch.Tensor, name: str) -> None:
@@ -62,8 +62,9 @@ class Operation:
         if is_plain(tensor):
             wire, private = lasting_view(tensor) if self._lasting else tensor, False
         else:
-            wire = to_wire(tensor, call.op if call.verb.reductions else None)
+            wire, copied = copies.timed(to_wire, tensor, call.op if call.verb.reductions else None)
             private = wire.data_ptr() != tensor.data_ptr()  # a copy: may be overwritten
+            copies.before(name, copied if private else None)
             if self._lasting and not private:
                 wire = lasting_view(wire)
         output: Optional[torch.Tensor] = None
@@ -120,13 +121,18 @@ class Operation:
         if self._in_place:
             if output.data_ptr() != tensor.data_ptr():
                 with torch.no_grad():
-                    tensor.copy_(from_wire(output, tensor), non_blocking=True)
+                    self._copy_out(index, tensor, from_wire(output, tensor))
             return tensor
         made = from_wire(output, tensor)
         if self._call.verb.result is Result.SAME and not tensor.is_contiguous():
             shaped = torch.empty_like(tensor)  # keeps channels_last
-            return made if shaped.is_contiguous() else shaped.copy_(made)
+            return made if shaped.is_contiguous() else self._copy_out(index, shaped, made)
         return made
+
+    def _copy_out(self, index: int, target: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        target, copied = copies.timed(target.copy_, result, non_blocking=True)
+        copies.after(self._names[index], copied)
+        return target
 
 
 def _take(submission: int, index: int, wire: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:

@@ -23,6 +23,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
+from horovod.common import copies
 from horovod.common.basics import basics
 from horovod.common.constants import Average
 from horovod.common.members import place_in
@@ -209,7 +210,9 @@ class GradientReducer:
         else:
             slot.sparse = grad.is_sparse
             with torch.no_grad():
-                bucket.carry(slot, slot.stage(grad, self.rule.op))
+                wire, copied = copies.timed(slot.stage, grad, self.rule.op)
+                bucket.carry(slot, wire)
+            copies.before(bucket.names[slot.index], copied)
         bucket.missing -= 1
         if not bucket.missing:
             self.flight.send(bucket)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple
 
 import torch
 
+from horovod.common import copies
 from horovod.torch._cuda import device_of
 from horovod.torch._tensor import CODES, to_wire
 from horovod.torch.compression import BF16Compressor, FP16Compressor
@@ -125,14 +126,19 @@ class Slot:
         grad = self.grad
         assert grad is not None
         if self.wire is not None:
-            result = self.unstage()
-            if grad.is_sparse:
-                self.param.grad = grad = result.to_sparse(grad.sparse_dim())
-            else:
-                grad.copy_(result.view_as(grad) if result.shape != grad.shape else result)
+            grad, copied = copies.timed(self._bring_back, grad)
+            copies.after(self.bucket.names[self.index], copied)
         if self.base is not None:
             grad.add_(self.base)
             self.base = None
+
+    def _bring_back(self, grad: torch.Tensor) -> torch.Tensor:
+        """Copies what travelled into the gradient, or makes a new one of it if that is sparse."""
+        result = self.unstage()
+        if grad.is_sparse:
+            self.param.grad = result.to_sparse(grad.sparse_dim())
+            return self.param.grad
+        return grad.copy_(result.view_as(grad) if result.shape != grad.shape else result)
 
 
 def _packed(sizes: Sequence[int]) -> Tuple[int, ...]:

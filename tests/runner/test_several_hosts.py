@@ -9,18 +9,11 @@ import sys
 import time
 
 import pytest
-from hosts_in_namespaces import Hosts, make_key, why_not
+from hosts_in_namespaces import hosts_fixture, make_key
 from launching import HOROVODRUN, REPORT, reports
 from mpi_environments import MpiEnvironment
 
-REASON = why_not()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no hosts for ssh: {REASON}")
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with Hosts(["a", "b"]) as made:
-        yield made
+hosts = hosts_fixture("a", "b")
 
 
 def horovodrun(hosts, *words, **options):

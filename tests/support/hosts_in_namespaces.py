@@ -18,7 +18,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
+
+import pytest
 
 _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
@@ -35,6 +37,20 @@ def why_not() -> Optional[str]:
         return f"ip netns add: {probe.stderr.strip()}"
     subprocess.run(["ip", "netns", "del", f"hvdprobe{os.getpid()}"], check=False)
     return None
+
+
+def hosts_fixture(*names: str) -> Any:
+    """A fixture for a module's tests, skipped where it must be: `hosts = hosts_fixture("a", "b")`."""
+
+    @pytest.fixture(scope="module")
+    def hosts() -> Iterator[Hosts]:
+        reason = why_not()
+        if reason is not None:
+            pytest.skip(f"no hosts for ssh: {reason}")
+        with Hosts(list(names)) as made:
+            yield made
+
+    return hosts
 
 
 def make_key(path: str) -> None:
@@ -91,7 +107,7 @@ class Hosts:
         self, command: List[str], inside: Optional[str] = None, **options: Any
     ) -> subprocess.Popen[str]:
         """Starts a command on the machine, or inside one of the hosts."""
-        prefix = self._enter(inside) if inside else []
+        prefix = self.enter(inside) if inside else []
         environment = {**self.environment(), **options.pop("env", {})}
         return subprocess.Popen(
             prefix + command, env=environment, text=True,
@@ -152,7 +168,7 @@ class Hosts:
             old.kill()
             old.wait()
         self._daemons[name] = subprocess.Popen(
-            [*self._enter(name), _SSHD, "-D", "-f", f"{self.folder}/sshd_config", *options],
+            [*self.enter(name), _SSHD, "-D", "-f", f"{self.folder}/sshd_config", *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         for _ in range(100):
@@ -166,7 +182,7 @@ class Hosts:
 
     # ------------------------------------------------------------------------------------- private
 
-    def _enter(self, name: str) -> List[str]:
+    def enter(self, name: str) -> List[str]:
         """The start of a command that runs on a host: in its network, under its name."""
         named = f'hostname {name}; exec "$@"'
         return ["ip", "netns", "exec", self._space[name], "unshare", "--uts", "sh", "-c", named, "sh"]

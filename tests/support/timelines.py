@@ -29,6 +29,7 @@ class Imagined:
     hosts: Sequence[str] = ("node1",)  # ranks are dealt out to them in blocks
     say_last: bool = True  # files say who was last
     marked: bool = True  # steps are marked
+    inferred: bool = False  # by the engine
 
     def host(self, rank: int) -> str:
         """Where a rank runs."""
@@ -50,8 +51,8 @@ class Imagined:
                     files[rank] += self._spans(rank, tensor, times, ready, started)
             free = [done] * self.size
             for rank in range(self.size if self.marked else 0):
-                mark = {"ph": "i", "name": "STEP", "s": "p", "ts": done, "pid": 0, "args": {"n": step + 1}}
-                files[rank].append(mark)
+                args = {"n": step + 1, **({"inferred": True} if self.inferred else {})}
+                files[rank].append({"ph": "i", "name": "STEP", "s": "p", "ts": done, "pid": 0, "args": args})
         return files
 
     def _submissions(self, step: int, rank: int, since: float) -> List[float]:

@@ -46,8 +46,8 @@ class WatchedJob:
 
         def known():
             for line in list(self.out):
-                found = re.search(r"rank (\d+) trains in process (\d+)", line)
-                if found:
+                # MPICH's mpirun may put two ranks' lines into one.
+                for found in re.finditer(r"rank (\d+) trains in process (\d+)", line):
                     self.pids[int(found[1])] = int(found[2])
             assert self.process.poll() is None, self.err
             return len(self.pids) == self._ranks

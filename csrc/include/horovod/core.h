@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 #define HVD_API __attribute__((visibility("default")))
-#define HVD_API_VERSION 4
+#define HVD_API_VERSION 5
 
 /* Error classes; skins map them to their framework's exception types. */
 enum hvd_status {
@@ -249,6 +249,11 @@ HVD_API const char* hvd_last_error(void);
 /* Chrome-trace timeline, called on every rank: rank 0 writes to path, rank 3 to "trace.rank3.json" for "trace.json". */
 HVD_API int32_t hvd_timeline_start(const char* path, int32_t mark_cycles);
 HVD_API int32_t hvd_timeline_stop(void);
+/* Whether a timeline is being written. Cheap. */
+HVD_API int32_t hvd_timeline_active(void);
+/* For the timeline: the caller copied the tensor of this name before it submitted it (after = 0), or when it had the
+ * result (1). began, ended: seconds of CLOCK_MONOTONIC. */
+HVD_API void hvd_copied(const char* name, int32_t after, double began, double ended);
 /* Counters as a JSON object, e.g. {"batches": 12, "tensors": 161, ...}. Returns the length needed. */
 HVD_API int64_t hvd_metrics(char* buffer, int64_t cap);
 /* What this rank does now, as a JSON object: {"state": "idle" (nothing is outstanding: the script computes), "waiting"

@@ -12,6 +12,7 @@
 #include "util/clock.h"
 #include "watch/metrics.h"
 #include "watch/recorder.h"
+#include "watch/steps.h"
 #include "watch/timeline.h"
 
 using namespace hvd;
@@ -53,6 +54,14 @@ int main() {
     metrics.batch_ended({"ALLREDUCE", 1, 147456, 1 << 27, static_cast<double>(i)}, i + 0.5);
     metrics.latency.add(i % 1000);
   });
+  Timeline none({0, 1, "here"});
+  Steps steps(metrics, none);
+  std::vector<Description> gradients(161, *what);
+  for (size_t i = 0; i < gradients.size(); ++i) gradients[i].name += std::to_string(i);
+  double looked = nanoseconds(kTimes, [&](int i) {
+    steps.begins(gradients[static_cast<size_t>(i) % gradients.size()], 147456, i);
+    steps.moved(i);
+  });
   char path[] = "/tmp/hvd-observation-XXXXXX";
   close(mkstemp(path));
   Timeline timeline({1, 2, "here"});
@@ -72,6 +81,7 @@ int main() {
   timeline.stop();
   double traced = (cpu_s() - start) * 1e9 / kTraced;
   unlink(path);
-  std::printf("a collective: recorder %.0f ns, counters %.0f ns, timeline %.0f ns, with its writer %.0f ns\n", recorded,
-              counted, own, traced);
+  std::printf(
+      "a collective: recorder %.0f ns, counters %.0f ns, steps %.0f ns, timeline %.0f ns, with its writer %.0f ns\n",
+      recorded, counted, looked, own, traced);
 }

@@ -120,8 +120,9 @@ TEST(many_threads_record_and_every_event_arrives_once) {
         timeline.begin(what, {now, now, now, 8, static_cast<uint64_t>(i), 1});
         timeline.span(what, "PACK", now, now_s());
         timeline.end(what, {2, 3});
+        timeline.copied("copied", "COPY_OUT", now, now_s());
         timeline.cycle();
-        timeline.step(i);
+        timeline.step(i, now, i % 2 == 0);
         timeline.mark("a \"mark\"");
       }
     });
@@ -136,8 +137,8 @@ TEST(many_threads_record_and_every_event_arrives_once) {
   timeline.stop();
   std::string text = read(path);
   CHECK(elements(text) > 0);
-  for (const char* part :
-       {"\"ph\": \"B\"", "\"ph\": \"E\"", "\"PACK\"", "CYCLE_START", "\"STEP\"", "\"MARK\"", "\"NEGOTIATE_ALLREDUCE\""})
+  for (const char* part : {"\"ph\": \"B\"", "\"ph\": \"E\"", "\"PACK\"", "\"COPY_OUT\"", "CYCLE_START", "\"STEP\"",
+                           "\"MARK\"", "\"NEGOTIATE_ALLREDUCE\""})
     CHECK_EQ(count(text, part), size_t(kThreads * kEach));
   CHECK_EQ(count(text, "\"rank\": 3, \"size\": 4, \"host\": \"node \\\"7\\\"\""), size_t(1));
   CHECK_EQ(count(text, "-1234567}}"), size_t(1));

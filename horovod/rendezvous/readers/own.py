@@ -27,6 +27,9 @@ RANK, SIZE, WORKER = "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_WORKER_ID"
 ADDRESS, PORT = "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"
 SECRET = "_HOROVOD_SECRET_KEY"
 HOST_KEY = "HOROVOD_HOST_KEY"
+# Where our launcher's store is when another one (mpirun) starts the ranks, e.g. "10.0.0.1:40213". They meet
+# as that one has them meet; the store is for what they tell our launcher.
+STORE = "HOROVOD_RUN_STORE"
 
 
 def read(env: Mapping[str, str]) -> Optional[Identity]:
@@ -60,6 +63,13 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
         host_key=env.get(HOST_KEY, ""),
         worker=worker,
     )
+
+
+def open_store(env: Mapping[str, str], timeout: float = 60.0) -> StoreClient:
+    """Our launcher's store, not as a rank."""
+    name, _, port = (env.get(STORE) or f"{env[ADDRESS]}:{env[PORT]}").rpartition(":")
+    secret = decode_secret(env[SECRET])
+    return StoreClient(name, int(port), secret, host=host_name(), timeout=timeout)
 
 
 def decode_secret(text: str) -> bytes:

@@ -22,10 +22,11 @@ class StepRow(NamedTuple):
 
 
 def marks(traces: Sequence[Trace]) -> Tuple[Dict[int, List[Step]], str]:
-    """The ends of steps by rank, and how they were found: marked, guessed by a tensor's name, or not."""
+    """The ends of steps by rank, and how they were found: marked, inferred by the engine, guessed, or not."""
     marked = {trace.rank: trace.steps for trace in traces if len(trace.steps) > 1}
     if marked:
-        return marked, "marked"
+        inferred = any(steps[0].inferred for steps in marked.values())
+        return marked, "inferred: a step ends before its first tensor comes back" if inferred else "marked"
     anchor = _anchor(traces)
     if not anchor:
         return {}, ""

@@ -36,10 +36,11 @@ class Operation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step's end, as marked by the script or its optimizer."""
+    """A step's end, as marked by the script or its optimizer, or as the engine saw it in the tensors."""
 
     number: int
     time: float
+    inferred: bool = False
 
 
 @dataclasses.dataclass
@@ -131,7 +132,8 @@ class _Assembler:
             for name in list(self._pending):
                 self._settle(name)
             self._trace.operations.sort(key=lambda op: (op.submitted, op.ended))
-            self._trace.steps.sort(key=lambda step: step.time)
+            steps = [step for step in self._trace.steps if not step.inferred] or self._trace.steps
+            self._trace.steps = sorted(steps, key=lambda step: step.time)
         return self._trace
 
     def _metadata(self, event: Event) -> None:
@@ -219,8 +221,9 @@ class _Assembler:
     def _mark(self, event: Event) -> None:
         assert self._trace is not None
         if event.get("name") == "STEP":
-            number = (event.get("args") or {}).get("n", len(self._trace.steps) + 1)
-            self._trace.steps.append(Step(int(number), self._time(event)))
+            args = event.get("args") or {}
+            number = int(args.get("n", len(self._trace.steps) + 1))
+            self._trace.steps.append(Step(number, self._time(event), bool(args.get("inferred", False))))
         elif event.get("name") == "DROPPED":
             self._trace.dropped += int((event.get("args") or {}).get("events", 0))
 

@@ -8,17 +8,10 @@ import signal
 
 import pytest
 from elastic_jobs import ElasticRun, check_results
-from hosts_in_namespaces import Hosts, why_not
+from hosts_in_namespaces import hosts_fixture
 
-REASON = why_not()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no hosts for ssh: {REASON}")
+hosts = hosts_fixture("a", "b", "c")
 QUICK = ["--network-timeout-seconds", "4", "--blacklist-cooldown-range", "1", "2"]
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with Hosts(["a", "b", "c"]) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

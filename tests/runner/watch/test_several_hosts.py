@@ -7,19 +7,13 @@ import os
 import signal
 
 import pytest
-from hosts_in_namespaces import Hosts, why_not
+from hosts_in_namespaces import hosts_fixture
 from launching import environment, horovodrun
+from mpi_environments import NAMES, MpiEnvironment
 from waiting import until
-from watching import WatchedJob
+from watching import SCRIPT, WatchedJob
 
-REASON = why_not()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no hosts for ssh: {REASON}")
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with Hosts(["a", "b"]) as made:
-        yield made
+hosts = hosts_fixture("a", "b")
 
 
 @pytest.mark.parametrize("flags", [["--observe"], []], ids=["reporting", "by signal"])
@@ -38,4 +32,25 @@ def test_ranks_of_other_hosts_are_asked_for_their_stacks(hosts, tmp_path, flags)
             job.said(r"\[1\]<stderr>:.*wait_in_the_data_loader")
             job.said(r"\[0\]<stderr>:.*in allreduce")
         os.unlink(job.stuck)
+        assert job.finish() == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ranks_that_mpirun_starts_on_other_hosts_report_too(hosts, tmp_path, name):
+    mpi = MpiEnvironment(name)
+    reason = mpi.prepare()
+    if reason is not None:
+        pytest.skip(reason)
+    env = mpi.environment()
+    env["PATH"] = f"{mpi.folder}/bin:{hosts.environment()['PATH']}"
+    a, b = hosts.address["a"], hosts.address["b"]
+    flags = ["--mpi", "-H", f"{a}:1,{b}:1", "--observe"]
+    flags += [f"--mpi-args=--prefix {mpi.folder}"] if name == "openmpi" else []
+    launcher = [*hosts.enter("a"), mpi.python, "-m", "horovod.runner.launch"]
+    command = [mpi.python, SCRIPT, "--until", str(tmp_path / "end")]
+    with WatchedJob(tmp_path, 2, *flags, launcher=launcher, command=command, env=env) as job:
+        job.wait_for_ranks()
+        done = horovodrun("--stacks", str(job.process.pid))
+        assert f"---- rank 0 on {a}" in done.stdout and f"---- rank 1 on {b}" in done.stdout, done
+        assert done.stdout.count("watched.py") >= 2
         assert job.finish() == 0

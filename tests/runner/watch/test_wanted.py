@@ -51,7 +51,6 @@ def test_nothing_is_wanted_unless_said(words, made):
     [
         (["--dashboard=99999"], "--dashboard 99999: a port is a number from 0 to 65535"),
         (["--metrics-port", "-1"], "--metrics-port -1: a port is a number from 0 to 65535"),
-        (["--dashboard", "--mpi"], "need ranks that horovodrun starts itself"),
         (
             ["--dashboard", "--dashboard-address", "192.0.2.1"],
             "--dashboard: cannot listen on 192.0.2.1 port 0",

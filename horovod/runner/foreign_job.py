@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job whose ranks mpirun or jsrun starts, for those who look at it while it runs.
+
+    the store here <- address and secret in the environment -> mpirun -> ranks, which report to it
+
+The ranks meet as mpirun has them meet; the store serves their reports alone. The secret travels as the other
+variables do, never on a command line.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List
+
+from horovod.rendezvous import auth
+from horovod.rendezvous.readers import own
+from horovod.runner.addresses import choose_addresses
+from horovod.runner.host_runner import WorkerExited, WorkerSpec
+from horovod.runner.job_frame import JobFrame
+from horovod.runner.local_host import LocalHost
+from horovod.runner.output import Output
+from horovod.runner.placement import get_host_assignments
+from horovod.runner.settings import JobSettings, working_directory
+from horovod.runner.supervision import Interrupted, JobInterrupted
+
+
+class CommandFailed(RuntimeError):
+    """The other launcher ended with an error.
+
+    Attributes:
+        code: its exit status.
+    """
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(f"{name} ended with exit code {code}")
+        self.code = code
+
+
+class ForeignJob(JobFrame):
+    """The other launcher is this one's only worker.
+
+    Args:
+        command: makes its command line from the settings, once their environment is complete.
+        environment: the same of its environment.
+    """
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        command: Callable[[JobSettings], List[str]],
+        environment: Callable[[JobSettings], Dict[str, str]],
+    ) -> None:
+        super().__init__(settings)
+        self._command, self._environment = command, environment
+        self._name = ""
+
+    def _make_output(self) -> Output:
+        settings = self.settings
+        return Output(1, stdout=settings.stdout, stderr=settings.stderr, label=lambda worker: "")
+
+    def _has_far_hosts(self) -> bool:
+        return False
+
+    def _start(self) -> None:
+        from horovod.rendezvous.store_server import StoreServer
+
+        settings = self.settings
+        slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
+        plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
+        secret = auth.make_secret()
+        self.store = StoreServer(secret, plan.bind, notice=self.say, on_event=self._on_store_event)
+        self.onlooker.serve(self.store)
+        settings.env[own.STORE] = f"{plan.bind[0]}:{self.store.port}"
+        settings.env[own.SECRET] = own.encode_secret(secret)
+        argv = self._command(settings)
+        self._name = argv[0]
+        runner = self._runners["localhost"] = LocalHost("localhost", self._output.feed, self._events.put)
+        runner.open()
+        for slot in slots:
+            self.onlooker.started(str(slot.rank), slot.hostname, slot.rank)
+        runner.start(WorkerSpec(0, argv, self._environment(settings), working_directory()))
+
+    def _supervise(self) -> None:
+        while True:
+            event = self._events.get()
+            if isinstance(event, Interrupted):
+                raise JobInterrupted(event.number)
+            if isinstance(event, WorkerExited):
+                for rank in range(self.settings.num_proc):
+                    self.onlooker.exited(str(rank), event.code)
+                if event.code != 0:
+                    raise CommandFailed(self._name, event.code)
+                return
+
+
+def run_watched(
+    settings: JobSettings,
+    command: Callable[[JobSettings], List[str]],
+    environment: Callable[[JobSettings], Dict[str, str]],
+) -> int:
+    """Runs a job that mpirun or jsrun starts, and lets the user look at it. Returns its exit status."""
+    try:
+        ForeignJob(settings, command, environment).run()
+    except CommandFailed as failed:
+        return failed.code
+    return 0

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking into jobs whose ranks mpirun or jsrun starts for horovodrun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from launching import HOROVODRUN, descendants, environment, horovodrun
+from mpi_environments import NAMES, MpiEnvironment
+from waiting import until
+from watching import SCRIPT, Visitor, WatchedJob
+
+# Starts its ranks with the variables that the real one sets, as far as readers/jsrun.py reads them.
+JSRUN = """#!{python}
+import os, subprocess, sys
+words = sys.argv[1:]
+ranks = int(words[words.index("--nrs") + 1])
+command = words[words.index("--rs_per_host") + 2 :]
+started = []
+for rank in range(ranks):
+    numbers = {{"RANK": rank, "SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_SIZE": ranks}}
+    own = {{f"JSM_NAMESPACE_{{name}}": str(number) for name, number in numbers.items()}}
+    started.append(subprocess.Popen(command, env=dict(os.environ, **own)))
+sys.exit(max(one.wait() for one in started))
+"""
+
+
+def check(job):
+    """The page, the metrics and the stacks of a job of two ranks; then its end."""
+    job.wait_for_ranks()
+    page = Visitor(job.address())
+    assert page.enter() == 303
+    view = page.wait_for(lambda view: all(one["steps_s"] and not one["bad"] for one in view["ranks"]))
+    assert [(one["rank"], one["pid"]) for one in view["ranks"]] == [(rank, job.pids[rank]) for rank in (0, 1)]
+    texts = [line["text"] for line in page.wait_for(lambda view: view["lines"])["lines"]]
+    assert any("trains in process" in text for text in texts)
+    metrics = job.said(r"metrics: (http://\S+)")[1]
+    served = urllib.request.urlopen(metrics, timeout=10).read().decode()
+    assert 'horovod_steps_total{host="' in served and 'rank="1"' in served
+    found = horovodrun("--stacks", str(job.process.pid))
+    assert found.returncode == 0 and found.stdout.count("---- rank ") == 2
+    assert "watched.py" in found.stdout
+    shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", _pids(job)], capture_output=True, text=True)
+    assert shown.stdout.count("watched.py") >= 4, "two launchers, two ranks"
+    secret = _variable(job.pids[1], "_HOROVOD_SECRET_KEY")
+    assert len(secret) > 40 and secret not in shown.stdout, "a secret on a command line is everybody's"
+    assert job.finish() == 0
+
+
+def _pids(job):
+    return ",".join(str(pid) for pid in descendants(job.process.pid))
+
+
+def _variable(pid, name):
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return dict(one.decode().split("=", 1) for one in file.read().split(b"\0") if b"=" in one)[name]
+
+
+@pytest.fixture(params=NAMES)
+def under_mpirun(request, tmp_path):
+    """Starts the job of two ranks with some flags."""
+    mpi = MpiEnvironment(request.param)
+    reason = mpi.prepare()
+    if reason is not None:
+        pytest.skip(reason)
+    launcher = [mpi.python, "-m", "horovod.runner.launch"]
+    command = [mpi.python, SCRIPT, "--until", str(tmp_path / "end")]
+    return lambda *flags: WatchedJob(
+        tmp_path, 2, "--mpi", *flags, launcher=launcher, command=command, env=mpi.environment()
+    )
+
+
+def test_a_signal_to_the_launcher_ends_all(under_mpirun):
+    with under_mpirun("--observe") as job:
+        job.wait_for_ranks()
+        job.process.send_signal(signal.SIGTERM)
+        assert job.process.wait(60) == 128 + signal.SIGTERM
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in job.pids.values()), "ranks are gone")
+
+
+def test_page_metrics_and_stacks_under_mpirun(under_mpirun):
+    with under_mpirun("--dashboard", "--metrics-port", "0") as job:
+        check(job)
+
+
+def jsrun_environment(folder):
+    stand_in = folder / "jsrun"
+    stand_in.write_text(JSRUN.format(python=sys.executable))
+    stand_in.chmod(0o755)
+    return environment(LSB_JOBID=f"{os.getpid()}{folder.name}", PATH=f"{folder}:{os.environ['PATH']}")
+
+
+def test_page_metrics_and_stacks_under_jsrun(tmp_path):
+    env = jsrun_environment(tmp_path)
+    flags = ["--jsrun", "-H", "localhost:2", "--dashboard", "--metrics-port", "0"]
+    with WatchedJob(tmp_path, 2, *flags, env=env) as job:
+        check(job)
+
+
+def test_the_exit_status_of_the_other_launcher_is_the_jobs(tmp_path):
+    env = jsrun_environment(tmp_path)
+    words = ["-np", "2", "--jsrun", "-H", "localhost:2", "--observe", sys.executable, "-c", "exit(7)"]
+    done = subprocess.run(
+        [*HOROVODRUN, *words], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 7, done.stderr
