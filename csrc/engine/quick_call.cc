@@ -151,7 +151,7 @@ bool QuickCall::wait_until_full() {
     double now = now_s();
     if (start == 0) {  // not all of them were about to come
       start = now;
-      if (!yields && segment_.rival_on_core(me_)) yields = me_ == 0 || !core_.leave(now);
+      if (!options_.crowded && segment_.rival_on_core(me_)) yields |= me_ == 0 || !core_.leave(now);
     }
     if (uint32_t rung = bells_.count(); rung != bell) {
       bell = rung;
