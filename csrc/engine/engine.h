@@ -7,6 +7,7 @@
 //   executor   batches in flight on their data paths           driving thread starts, any thread ends
 //   driver     who drives, who sleeps                          any thread
 //   quick      the short way of small blocking calls           driving thread
+//   wire       other hosts' leaders, for those calls           driving thread
 //   stall      who is everybody waiting for?                   driving thread, watch thread
 //   ending     who left, and why                               any thread
 //   recorder   the last collectives of this rank               any thread

@@ -92,6 +92,7 @@ bool QuickCall::run(const hvd_request& request) {
   double since = now_s();
   executor_.began_quickly(d);
   if (size_ > 1) {
+    offer_.begin();
     bool met = meet(known->id, d, bytes, request);
     if (std::exchange(slept_, false)) executor_.waits_quickly(nullptr, 0);
     if (!met) return false;
@@ -153,7 +154,7 @@ bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, cons
 bool QuickCall::wait_until_full() {
   using Outcome = QuickRound::Outcome;
   uint32_t bell = bells_.count();
-  bool yields = options_.crowded || hosts_ > 1;  // other hosts' ranks may be on this machine, too
+  bool yields = options_.crowded;
   double start = 0;
   for (;;) {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {
@@ -163,7 +164,7 @@ bool QuickCall::wait_until_full() {
     double now = now_s();
     if (start == 0) {  // not all of them were about to come
       start = now;
-      if (!yields && segment_.rival_on_core(me_)) yields = me_ == 0 || !core_.leave(now);
+      if (!options_.crowded && segment_.rival_on_core(me_)) yields |= me_ == 0 || !core_.leave(now);
     }
     if (uint32_t rung = bells_.count(); rung != bell) {
       bell = rung;
@@ -172,7 +173,7 @@ bool QuickCall::wait_until_full() {
     if (segment_.aborted() || table_.over()) return round_.look() == Outcome::kFull;
     const double waited = now - start;
     if (waited < spin_s_) {
-      if (yields) sched_yield();
+      if (yields || (hosts_ > 1 && offer_.due(waited))) sched_yield();
     } else if (waited < kRoundPatience) {
       round_.sleep(kRoundPatience / 2);  // a bell may ring meanwhile
     } else if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) {
@@ -197,13 +198,15 @@ bool QuickCall::wait_for_hosts(const Description& d) {
     Outcome outcome = wire_->look();
     double now = now_s();
     if (outcome != Outcome::kOpen) {
+      if (start > 0) offer_.ended(now - start);
       if (offered > 0) shared_calls_ = now - offered > kSharedYield ? shared_calls_ + 1 : 0;
       if (shared_calls_ >= kSharedCalls && my_host_ > 0 && !options_.crowded && core_.leave(now)) shared_calls_ = 0;
       return outcome == Outcome::kFull;
     }
     if (start == 0) start = now;
     bool sleeps = (now - start) * 1e6 >= options_.hosts_spin_us;
-    offered = sleeps ? 0 : now;
+    bool offers = !sleeps && (options_.crowded || offer_.due(now - start));
+    offered = offers ? now : 0;
     if (sleeps) {
       if (!asked && now - start >= kHostsPatience) {
         wire_->poke();
@@ -211,7 +214,7 @@ bool QuickCall::wait_for_hosts(const Description& d) {
       }
       falls_asleep(d, start);
       bells_.sleep(bell, kHostsPatience, options_.sockets);
-    } else {
+    } else if (offers) {
       sched_yield();
     }
     if (uint32_t rung = bells_.count(); sleeps || rung != bell) {
@@ -227,11 +230,15 @@ bool QuickCall::wait_for_leader(const Description& d) {
   uint32_t bell = bells_.count();
   double start = now_s();
   for (;;) {
-    if (uint32_t told = end.load(std::memory_order_acquire); told >> 1 == met_) return told & 1;
-    if ((now_s() - start) * 1e6 >= options_.hosts_spin_us) {
+    double waited = now_s() - start;
+    if (uint32_t told = end.load(std::memory_order_acquire); told >> 1 == met_) {
+      offer_.ended(waited);
+      return told & 1;
+    }
+    if (waited * 1e6 >= options_.hosts_spin_us) {
       falls_asleep(d, start);
       bells_.sleep(bell, 1.0, {});
-    } else {
+    } else if (options_.crowded || offer_.due(waited)) {
       sched_yield();
     }
     if (uint32_t rung = bells_.count(); rung != bell) {

@@ -89,6 +89,7 @@ class QuickCall {
   uint32_t met_ = 0;       // rounds that all ranks of this host have come to
   std::vector<char> own_;  // a rank alone on its host: what it brings
   CoreLeaver core_;
+  CoreOffer offer_;
   bool slept_ = false;    // in this call
   int shared_calls_ = 0;  // see wait_for_hosts
   std::vector<const void*> sources_;

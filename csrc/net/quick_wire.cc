@@ -35,7 +35,6 @@ std::unique_ptr<QuickWire> QuickWire::make(const Topology& topology, std::vector
     if (link == links.end())
       throw Refused(HVD_INVALID, "the link for small calls to " + topology.describe(leader) + " is missing");
     Peer peer;
-    peer.host = host;
     peer.name = topology.describe(leader);
     peer.seals = security.seals_for(link->what);
     peer.fd = std::move(link->fd);

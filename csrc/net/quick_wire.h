@@ -79,7 +79,6 @@ class QuickWire {
   static constexpr size_t kHeadBytes = sizeof(Head) + kSealTagBytes;
 
   struct Peer {
-    int host;
     std::string name;  // "rank 3 on node7"
     UniqueFd fd;
     Seals seals;

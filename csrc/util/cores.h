@@ -42,4 +42,28 @@ class CoreLeaver {
   double left_at_ = 0;
 };
 
+// When a wait for another host offers its core. That rank has cores of its own, or, as hosts may be containers of one
+// machine, needs this very one; offering it to whoever else wants it costs milliseconds where the machine is busy. So a
+// wait keeps its core for a moment first; unless several of late had to offer it: then it is offered at once, and
+// keeping it is tried again only now and then.
+class CoreOffer {
+ public:
+  // A call begins that may wait several times.
+  void begin() { keep_ = outlasted_ >= kOutlasted && ++calls_ % kTryEvery != 0 ? 0 : kKeep; }
+  bool due(double waited) const { return waited >= keep_; }
+  // A wait has ended.
+  void ended(double waited) {
+    if (waited < keep_) outlasted_ = 0;
+    else if (keep_ > 0) ++outlasted_;
+  }
+
+ private:
+  static constexpr double kKeep = 30e-6;  // seconds; an answer takes some 10 us
+  static constexpr int kOutlasted = 3;
+  static constexpr unsigned kTryEvery = 8;
+  double keep_ = kKeep;
+  int outlasted_ = 0;  // waits in a row that were longer
+  unsigned calls_ = 0;
+};
+
 }  // namespace hvd

@@ -207,6 +207,23 @@ os._exit(0)
         assert ranks.heard(0) == "interrupted"
 
 
+def test_who_is_left_over_sleeps():
+    """The dead rank's connections have something to say for ever: that it closed them."""
+    script = """
+hvd.init()
+say("ready")
+attempt(lambda: hvd.allreduce(np.ones(4), name="waits") if hvd.rank() == 0 else time.sleep(1000))
+before = time.process_time()
+time.sleep(1)
+say(time.process_time() - before)
+"""
+    with Processes(script, 2, hosts=["localhost", "far"]) as ranks:
+        assert [ranks.heard(rank) for rank in range(2)] == ["ready"] * 2
+        ranks.kill(1)
+        assert ranks.heard(0)["error"] == "HorovodInternalError"
+        assert ranks.heard(0) < 0.05  # seconds of work, however busy the machine is
+
+
 @pytest.mark.parametrize("hosts", [["localhost"] * 2, ["localhost", "far"]], ids=["one host", "two hosts"])
 def test_a_forked_child_does_not_hide_the_death_of_its_parent(hosts):
     """Data loader workers inherit the sockets of their rank; it must be missed although they live on."""

@@ -26,3 +26,26 @@ TEST(a_thread_that_is_pinned_stays) {
   CHECK(!core.leave(1.0));
   CHECK_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
+
+// A wait keeps its core, until several in a row were longer than that; then only every eighth tries.
+TEST(a_core_is_kept_where_that_is_enough) {
+  CoreOffer offer;
+  auto keeps = [&] {
+    offer.begin();
+    return !offer.due(0);
+  };
+  for (int i = 0; i < 3; ++i) {
+    CHECK(keeps());
+    offer.ended(1.0);
+  }
+  int kept = 0;
+  for (int i = 0; i < 80; ++i) {
+    kept += keeps();
+    offer.ended(1.0);
+  }
+  CHECK_EQ(kept, 10);
+  while (!keeps()) offer.ended(1e-6);
+  CHECK(!offer.due(1e-6) && offer.due(1.0));
+  offer.ended(1e-6);  // it was enough
+  CHECK(keeps() && keeps());
+}
