@@ -12,7 +12,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-API_VERSION = 4
+API_VERSION = 5
 
 _INT32_P = POINTER(c_int32)
 
@@ -136,6 +136,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_copy_output": (c_int32, (c_int64, c_int32, c_void_p, c_void_p)),
     "hvd_result": (c_int32, (c_int64, c_int32, c_void_p)),
     "hvd_take": (c_void_p, (c_int64, c_int32)),
+    "hvd_allocate": (c_void_p, (c_int64,)),
     "hvd_free": (None, (c_void_p,)),
     "hvd_release": (None, (c_int64,)),
     "hvd_last_error": (c_char_p, ()),
