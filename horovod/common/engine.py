@@ -26,8 +26,8 @@ from horovod.common.outputs import OwnedBuffer, allocate, output, take
 from horovod.common.requests import Standing, request
 
 __all__ = [
-    "OwnedBuffer", "Standing", "abandon", "allocate", "copy_output", "finish_run", "output", "poll", "raise_for",
-    "release", "request", "run", "run_released", "submit", "take", "wait", "wait_stream",
+    "OwnedBuffer", "Standing", "abandon", "allocate", "copy_output", "finish_run", "output", "poll",
+    "raise_for", "release", "request", "run", "run_released", "submit", "take", "wait", "wait_stream",
 ]  # fmt: skip
 
 _byref = ctypes.byref

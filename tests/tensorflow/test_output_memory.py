@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large outputs of nodes: in the input's memory where TensorFlow lets go of it, else in memory used before."""
+"""Large outputs of nodes: in the input's memory where TensorFlow lets go of it, else in kept memory."""
 
 from __future__ import annotations
 
