@@ -17,6 +17,7 @@
 #include "horovod/core.h"
 #include "host/segment.h"
 #include "paths/host/mpi_library.h"
+#include "paths/output_memory.h"
 #include "util/log.h"
 #include "util/shared_slot.h"
 #include "world/link_plan.h"
@@ -87,6 +88,7 @@ Result guarded(F body) {
 // The child keeps no descriptor, or the peers would not see the parent's death. The engine object is left alone: its
 // threads and locks exist only in the parent.
 void after_fork_in_child() {
+  hvd::output_memory::after_fork();
   auto* inherited = new std::shared_ptr<Engine>(engine.unlocked());
   if (!*inherited) return;
   hvd::QuitSignal::after_fork_in_child();
@@ -189,9 +191,12 @@ int32_t hvd_start(const hvd_world* world, const hvd_link* links, int32_t n_links
     std::lock_guard<std::mutex> lock(life_mutex);
     if (engine.load()) throw Refused(HVD_INVALID, "the engine is running already");
     static std::once_flag once;
-    std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
+    std::call_once(once, [] {
+      pthread_atfork(hvd::output_memory::before_fork, hvd::output_memory::after_fork, after_fork_in_child);
+    });
     auto e = std::make_shared<Engine>(hvd::Topology(*world), std::move(inheritance), settings);
     e->set_where(where_callback);
+    hvd::output_memory::keep(static_cast<size_t>(settings.output_pool_bytes));
     ++starts;
     engine.store(e);
     forked = false;
@@ -205,6 +210,7 @@ int32_t hvd_stop(const char* reason) {
   if (!e) return HVD_OK;
   e->stop(reason ? reason : "");
   engine.store(nullptr);
+  hvd::output_memory::keep(0);
   return HVD_OK;
 }
 
@@ -368,7 +374,9 @@ void* hvd_take(int64_t handle, int32_t index) {
   return taken;
 }
 
-void hvd_free(void* data) { std::free(data); }
+void* hvd_allocate(int64_t bytes) { return bytes < 0 ? nullptr : hvd::output_memory::take(static_cast<size_t>(bytes)); }
+
+void hvd_free(void* data) { hvd::output_memory::give_back(data); }
 
 void hvd_release(int64_t handle) {
   if (auto e = engine.load()) e->release(handle);

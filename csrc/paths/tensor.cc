@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "paths/tensor.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <string>
 
+#include "paths/output_memory.h"
 #include "util/dtype.h"
 
 namespace hvd {
 
-Tensor::~Tensor() { std::free(owned); }
+Tensor::~Tensor() { output_memory::give_back(owned); }
 
 char* Tensor::place_output(std::vector<int64_t> final_shape) {
   output_shape = std::move(final_shape);
@@ -24,10 +23,9 @@ char* Tensor::place_output(std::vector<int64_t> final_shape) {
     problem = {HVD_UNKNOWN,
                "no memory for the output of " + description.name + " (" + std::to_string(needed) + " bytes)"};
   }
-  if (posix_memalign(&owned, 64, std::max<size_t>(needed, 64)) != 0) {
-    owned = nullptr;
+  owned = output_memory::take(needed);
+  if (!owned)
     throw JobAborted("out of memory: " + std::to_string(needed) + " bytes for the output of " + description.name);
-  }
   output = static_cast<char*>(owned);
   return output;
 }

@@ -98,6 +98,7 @@ std::string Settings::set(const std::string& name, const std::string& value) {
   HVD_SETTING(shm_slot_bytes, kMinSlot, kMaxSlot);
   HVD_SETTING(chunk_bytes, 0, kMaxSlot);
   HVD_SETTING(small_bytes, 0, kMaxSlot);
+  HVD_SETTING(output_pool_bytes, 0, kUnlimited);
   HVD_SETTING(spin_us, -1, 1e6);
   HVD_SETTING(crypto_library);
   HVD_SETTING(autotune);

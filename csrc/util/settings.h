@@ -34,6 +34,7 @@ struct Settings {
   int64_t shm_slot_bytes = 1 << 20;           // one staging buffer of a rank, e.g. 1 MiB
   int64_t chunk_bytes = 0;                    // pieces that large batches are cut into; 0: chosen by the engine
   int64_t small_bytes = 16 << 10;             // up to this size a reduction takes one round instead of two
+  int64_t output_pool_bytes = 256 << 20;      // unused memory that is kept for outputs
   double spin_us = -1;                        // -1: chosen by the number of ranks and cores
   std::string link_security = "control";      // what is sealed between hosts: see net/link_security.h
   std::string crypto_library;                 // path of libcrypto; empty: found

@@ -136,6 +136,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_copy_output": (c_int32, (c_int64, c_int32, c_void_p, c_void_p)),
     "hvd_result": (c_int32, (c_int64, c_int32, c_void_p)),
     "hvd_take": (c_void_p, (c_int64, c_int32)),
+    "hvd_allocate": (c_void_p, (c_int64,)),
     "hvd_free": (None, (c_void_p,)),
     "hvd_release": (None, (c_int64,)),
     "hvd_last_error": (c_char_p, ()),

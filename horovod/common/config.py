@@ -169,6 +169,9 @@ SETTINGS: Tuple[Setting, ...] = (
             "Reductions up to this many bytes take one round, in which every rank (between hosts: every "
             "host) gets all of the data, instead of two.",
             "tuning", "--small-bytes", "small_bytes", minimum=0, maximum=1 << 30),
+    Setting("output_pool_bytes", "HOROVOD_OUTPUT_POOL_BYTES", int, 256 * MEBIBYTE,
+            "Memory of large results that were let go of is kept for the next ones, up to this many bytes in "
+            "each process, and given to the system when it runs short; 0 keeps none.", "tuning", minimum=0),
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
             "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
             "ranks and cores of the host.", "tuning", "--spin-us", "spin_us", minimum=-1, maximum=1000000),

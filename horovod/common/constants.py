@@ -59,6 +59,9 @@ AUTO_RELEASE: Final = 2
 GROUP: Final = 4
 IN_STREAM: Final = 8
 
+# Outputs from this size on, in bytes, are worth an hvd_allocate.
+LARGE_OUTPUT: Final = 4194304
+
 # Kinds of link between ranks.
 LINK_CONTROL: Final = 0
 LINK_WATCH: Final = 1

@@ -22,12 +22,12 @@ from horovod.common._calls import WAIT_SLICE_S
 from horovod.common._native import Request
 from horovod.common.constants import GROUP, OK, TIMEOUT, WILL_WAIT
 from horovod.common.exceptions import raise_for
-from horovod.common.outputs import OwnedBuffer, output, take
+from horovod.common.outputs import OwnedBuffer, allocate, output, take
 from horovod.common.requests import Standing, request
 
 __all__ = [
-    "OwnedBuffer", "Standing", "abandon", "copy_output", "finish_run", "output", "poll", "raise_for",
-    "release", "request", "run", "run_released", "submit", "take", "wait", "wait_stream",
+    "OwnedBuffer", "Standing", "abandon", "allocate", "copy_output", "finish_run", "output", "poll",
+    "raise_for", "release", "request", "run", "run_released", "submit", "take", "wait", "wait_stream",
 ]  # fmt: skip
 
 _byref = ctypes.byref

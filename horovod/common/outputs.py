@@ -22,7 +22,7 @@ def output(handle: int, index: int = 0) -> Output:
 
 
 class OwnedBuffer:
-    """Memory the engine allocated for an output, now owned by Python and freed with this object.
+    """Memory the engine allocated for an output, owned by Python and freed with this object.
 
     Attributes:
         ptr: address (0 when empty).
@@ -58,6 +58,18 @@ class OwnedBuffer:
 
     def __bytes__(self) -> bytes:
         return ctypes.string_at(self.ptr, self.nbytes) if self.ptr else b""
+
+
+def allocate(nbytes: int, shape: Tuple[int, ...]) -> OwnedBuffer:
+    """Memory for a result, from what the engine keeps of results that are gone: cheaper than fresh memory.
+
+    Raises:
+        MemoryError: there is none.
+    """
+    ptr = _native.lib().hvd_allocate(nbytes)
+    if not ptr:
+        raise MemoryError(f"no memory for a result of {nbytes} bytes")
+    return OwnedBuffer(ptr, nbytes, shape, [])
 
 
 def take(handle: int, index: int, itemsize: int) -> OwnedBuffer:

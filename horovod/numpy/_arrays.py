@@ -9,12 +9,13 @@ from typing import Any, Dict
 import numpy as np
 
 from horovod.common import constants as c
-from horovod.common.engine import OwnedBuffer
+from horovod.common.engine import OwnedBuffer, allocate
 
 Array = Any  # np.ndarray; its generic parameters differ between NumPy versions
 
 _from_buffer = ctypes.c_char.from_buffer
 _addressof = ctypes.addressof
+_empty_like = np.empty_like
 
 # np.dtype -> number. bfloat16 and its like are added when first seen: NumPy does not know them itself.
 _numbers: Dict[Any, int] = {
@@ -59,6 +60,13 @@ def address(array: Array) -> int:
         BufferError,
     ):  # read-only, empty, or an element type without a buffer format
         return int(array.ctypes.data)
+
+
+def like(array: Array) -> Array:
+    """A new array of the same type and shape for a result, its values undefined."""
+    if array.nbytes < c.LARGE_OUTPUT or not array.flags.c_contiguous:
+        return _empty_like(array)
+    return from_owned(allocate(array.nbytes, array.shape), array.dtype)
 
 
 def from_owned(buffer: OwnedBuffer, dtype: Any) -> Array:

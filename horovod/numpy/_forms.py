@@ -17,10 +17,9 @@ from horovod.common.calls import Call
 from horovod.common.handles import Handle, WrittenHandle
 from horovod.common.members import place_in
 from horovod.common.verbs import Result, Verb
-from horovod.numpy._arrays import address, as_array, dtype_number, from_owned
+from horovod.numpy._arrays import address, as_array, dtype_number, from_owned, like
 
 _ndarray = np.ndarray
-_empty_like = np.empty_like
 _SAME = Result.SAME
 
 
@@ -41,7 +40,7 @@ class _Piece:
         if in_place:
             self.output = self._writable()
         elif call.verb.result is Result.SAME:
-            self.output = np.empty_like(self.input)
+            self.output = like(self.input)
         elif call.verb.result is Result.SCATTERED:
             check_rows(call.verb, array.ndim)
 
@@ -101,7 +100,7 @@ def _start(call: Call, tensor: Any, in_place: bool) -> int:
 def run(tensor: Any, verb: Verb, *call: Any) -> Any:
     """Blocking, into a new array."""
     if type(tensor) is _ndarray and verb.result is _SAME:
-        output = _empty_like(tensor)
+        output = like(tensor)
         left = _calls.run_array(tensor, output, verb.kind, verb.name, *call)
         if left is None:
             return output
@@ -126,7 +125,7 @@ def run_in_place(tensor: Any, verb: Verb, *call: Any) -> Any:
 def start(tensor: Any, verb: Verb, *call: Any) -> int:
     """Asynchronous, into a new array."""
     if type(tensor) is _ndarray and verb.result is _SAME:
-        output = _empty_like(tensor)
+        output = like(tensor)
         submission = _calls.start_array(tensor, output, verb.kind, verb.name, *call)
         if submission is not NotImplemented:
             return handles.register(WrittenHandle(submission, output, tensor))
@@ -175,7 +174,7 @@ def run_group(tensors: Sequence[Any], verb: Verb, *call: Any) -> List[Any]:
     """Blocking, of several arrays, into new ones."""
     tensors = list(tensors)
     if verb.result is _SAME and _all_arrays(tensors):
-        outputs = [_empty_like(tensor) for tensor in tensors]
+        outputs = [like(tensor) for tensor in tensors]
         left = _calls.run_arrays(tensors, outputs, verb.kind, verb.prefix(grouped=True), *call)
         if left is not NotImplemented:
             if left is not None:
@@ -200,7 +199,7 @@ def start_group(tensors: Sequence[Any], verb: Verb, *call: Any) -> int:
     """Asynchronous, of several arrays, into new ones."""
     tensors = list(tensors)
     if verb.result is _SAME and _all_arrays(tensors):
-        outputs = [_empty_like(tensor) for tensor in tensors]
+        outputs = [like(tensor) for tensor in tensors]
         submission = _calls.start_arrays(tensors, outputs, verb.kind, verb.prefix(grouped=True), *call)
         if submission is not NotImplemented:
             return handles.register(WrittenHandle(submission, outputs, tensors))

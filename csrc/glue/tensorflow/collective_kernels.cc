@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "glue/tensorflow/collective_kernels.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -14,10 +15,26 @@
 namespace horovod::tensorflow {
 namespace {
 
+// Whether a node gets the memory of its input for its output. TensorFlow decides that at every run, by who else holds
+// the input, which for a node is nearly always the same; to ask means to get fresh memory where the answer is no.
+class Forwarding {
+ public:
+  bool hopeless() const { return refused_.load(std::memory_order_relaxed) >= kEnough; }
+  void saw(bool forwarded) {
+    refused_.store(forwarded ? 0 : refused_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr int kEnough = 3;  // in a row
+  std::atomic<int> refused_{0};
+};
+
 struct Kernel {
   int32_t kind;
   bool grouped;
+  bool on_cpu;
   Attributes attributes;
+  Forwarding forwarding;
 };
 
 size_t bytes_of(int type, const int64_t* shape, int32_t ndim) {
@@ -26,17 +43,25 @@ size_t bytes_of(int type, const int64_t* shape, int32_t ndim) {
   return bytes;
 }
 
-Tensor allocate(TF_OpKernelContext* context, int index, int type, const int64_t* shape, int32_t ndim) {
-  Status status;
-  Tensor output(tf.TF_AllocateOutput(context, index, type, shape, ndim, bytes_of(type, shape, ndim), status));
-  if (!status.ok()) tf.TF_OpKernelContext_Failure(context, status);
-  return status.ok() ? std::move(output) : Tensor();
+// In memory that the engine keeps for this: fresh memory costs as much as a reduction.
+Tensor kept_output(TF_OpKernelContext* context, int index, int type, const int64_t* shape, int32_t ndim,
+                   Status& status) {
+  const size_t bytes = bytes_of(type, shape, ndim);
+  void* memory = hvd_allocate(static_cast<int64_t>(bytes));
+  if (!memory) {
+    status.set(kResourceExhausted, "no memory for an output of " + std::to_string(bytes) + " bytes");
+    return {};
+  }
+  auto free = [](void* data, size_t, void*) { hvd_free(data); };
+  Tensor output(tf.TF_NewTensor(type, shape, ndim, memory, bytes, free, nullptr));
+  tf.TF_SetOutput(context, index, output.get(), status);
+  return output;
 }
 
 // One run of a node: holds the tensors and the completion until the engine is done.
 class Run {
  public:
-  Run(const Kernel& kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
+  Run(Kernel& kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
       : kernel_(kernel), context_(context), done_(new DeferredDone(done)) {}
 
   void start() {
@@ -79,12 +104,18 @@ class Run {
     if (root) {  // its value is already right: pass the tensor on
       tf.TF_SetOutput(context_, index, tensor.get(), status);
     } else if (kernel_.kind == HVD_ALLREDUCE || kernel_.kind == HVD_BROADCAST) {
-      // Our own reference would keep TensorFlow from giving us the input's memory for the output.
-      tensor.reset();
-      int from = -1;
-      output.reset(tf.TF_ForwardInputOrAllocateOutput(context_, &index, 1, index, shape.data(),
-                                                      static_cast<int>(shape.size()), &from, status));
-      if (status.ok()) tensor = input(context_, index, status);
+      const bool large = is_large(type, shape.data(), static_cast<int32_t>(shape.size()));
+      if (large && kernel_.forwarding.hopeless()) {
+        output = kept_output(context_, index, type, shape.data(), static_cast<int32_t>(shape.size()), status);
+      } else {
+        // Our own reference would keep TensorFlow from giving us the input's memory for the output.
+        tensor.reset();
+        int from = -1;
+        output.reset(tf.TF_ForwardInputOrAllocateOutput(context_, &index, 1, index, shape.data(),
+                                                        static_cast<int>(shape.size()), &from, status));
+        if (status.ok()) tensor = input(context_, index, status);
+        if (large) kernel_.forwarding.saw(from >= 0);
+      }
     }
     inputs_.push_back(std::move(tensor));
     outputs_.push_back(std::move(output));
@@ -129,10 +160,24 @@ class Run {
     return false;
   }
 
+  bool is_large(int type, const int64_t* shape, int32_t ndim) const {
+    return kernel_.on_cpu && bytes_of(type, shape, ndim) >= HVD_LARGE_OUTPUT;
+  }
+
+  Tensor allocate(int index, int type, const int64_t* shape, int32_t ndim) {
+    Status status;
+    Tensor output =
+        is_large(type, shape, ndim)
+            ? kept_output(context_, index, type, shape, ndim, status)
+            : Tensor(tf.TF_AllocateOutput(context_, index, type, shape, ndim, bytes_of(type, shape, ndim), status));
+    if (!status.ok()) tf.TF_OpKernelContext_Failure(context_, status);
+    return status.ok() ? std::move(output) : Tensor();
+  }
+
   static void* on_alloc(void* self, int32_t index, const int64_t* shape, int32_t ndim) {
     auto* run = static_cast<Run*>(self);
     auto i = static_cast<size_t>(index);
-    run->outputs_[i] = allocate(run->context_, index, run->types_[i], shape, ndim);
+    run->outputs_[i] = run->allocate(index, run->types_[i], shape, ndim);
     return run->outputs_[i] ? data_of(run->outputs_[i].get()) : nullptr;
   }
 
@@ -153,7 +198,7 @@ class Run {
     hvd_output result{};
     if (kernel_.kind == HVD_JOIN) {
       hvd_result(handle, 0, &result);
-      if (Tensor value = allocate(context_, 0, kInt32, nullptr, 0))
+      if (Tensor value = allocate(0, kInt32, nullptr, 0))
         *static_cast<int32_t*>(tf.TF_TensorData(value.get())) = static_cast<int32_t>(result.value);
       return;
     }
@@ -161,7 +206,7 @@ class Run {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (outputs_[i]) continue;
       if (hvd_result(handle, static_cast<int32_t>(i), &result) != HVD_OK) return fail_collect();
-      outputs_[i] = allocate(context_, static_cast<int>(i), types_[i], result.shape, result.ndim);
+      outputs_[i] = allocate(static_cast<int>(i), types_[i], result.shape, result.ndim);
       if (!outputs_[i]) return;
       size_t bytes = bytes_of(types_[i], result.shape, result.ndim);
       if (bytes) memcpy(tf.TF_TensorData(outputs_[i].get()), result.data, bytes);
@@ -169,7 +214,7 @@ class Run {
     if (kernel_.kind == HVD_ALLTOALL) {
       if (hvd_result(handle, 0, &result) != HVD_OK) return fail_collect();
       const int64_t count = result.n_splits;
-      Tensor received = allocate(context_, 1, kInt32, &count, 1);
+      Tensor received = allocate(1, kInt32, &count, 1);
       auto* rows = received ? static_cast<int32_t*>(tf.TF_TensorData(received.get())) : nullptr;
       for (int64_t i = 0; rows && i < count; ++i) rows[i] = static_cast<int32_t>(result.splits[i]);
     }
@@ -188,7 +233,7 @@ class Run {
     done->run();
   }
 
-  const Kernel& kernel_;
+  Kernel& kernel_;
   TF_OpKernelContext* context_;
   DeferredDone* done_;
   std::vector<Tensor> inputs_, outputs_;
@@ -200,26 +245,30 @@ class Run {
 
 }  // namespace
 
-template <int32_t kind, bool grouped>
+template <int32_t kind, bool grouped, bool on_cpu>
 void* create_collective(TF_OpKernelConstruction* construction) {
-  auto* kernel = new Kernel{kind, grouped, {}};
+  auto* kernel = new Kernel{kind, grouped, on_cpu, {}, {}};
   kernel->attributes.read(construction);
   return kernel;
 }
 
-template void* create_collective<HVD_ALLREDUCE, false>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_ALLREDUCE, true>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_ALLGATHER, false>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_ALLGATHER, true>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_BROADCAST, false>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_BROADCAST, true>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_ALLTOALL, false>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_REDUCESCATTER, false>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_REDUCESCATTER, true>(TF_OpKernelConstruction*);
-template void* create_collective<HVD_JOIN, false>(TF_OpKernelConstruction*);
+#define HVD_TF_CREATE(kind, grouped)                                               \
+  template void* create_collective<kind, grouped, true>(TF_OpKernelConstruction*); \
+  template void* create_collective<kind, grouped, false>(TF_OpKernelConstruction*);
+HVD_TF_CREATE(HVD_ALLREDUCE, false)
+HVD_TF_CREATE(HVD_ALLREDUCE, true)
+HVD_TF_CREATE(HVD_ALLGATHER, false)
+HVD_TF_CREATE(HVD_ALLGATHER, true)
+HVD_TF_CREATE(HVD_BROADCAST, false)
+HVD_TF_CREATE(HVD_BROADCAST, true)
+HVD_TF_CREATE(HVD_ALLTOALL, false)
+HVD_TF_CREATE(HVD_REDUCESCATTER, false)
+HVD_TF_CREATE(HVD_REDUCESCATTER, true)
+HVD_TF_CREATE(HVD_JOIN, false)
+#undef HVD_TF_CREATE
 
 void compute_collective(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
-  (new Run(*static_cast<const Kernel*>(kernel), context, done))->start();
+  (new Run(*static_cast<Kernel*>(kernel), context, done))->start();
 }
 
 void delete_collective(void* kernel) { delete static_cast<Kernel*>(kernel); }

@@ -10,8 +10,9 @@
 
 namespace horovod::tensorflow {
 
-// Creates a kernel of a kind (hvd_kind); `grouped` makes its inputs one atomic group.
-template <int32_t kind, bool grouped>
+// Creates a kernel of a kind (hvd_kind); `grouped` makes its inputs one atomic group. `on_cpu`: its outputs are the
+// host's own business, while those of a GPU's node are wanted in memory that TensorFlow copies from quickly.
+template <int32_t kind, bool grouped, bool on_cpu>
 void* create_collective(TF_OpKernelConstruction* construction);
 void compute_collective(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done);
 void delete_collective(void* kernel);

@@ -67,8 +67,11 @@ void define(const char* op, Lines attributes, Lines inputs, Lines outputs, Shape
   note(op, status);
 }
 
-void collective(const char* op, CreateFn create) {
+template <int32_t kind, bool grouped = false>
+void collective(const char* op) {
   kernels(op, [&](const char* device) {
+    const bool on_cpu = std::string(device) == "CPU";
+    CreateFn create = on_cpu ? create_collective<kind, grouped, true> : create_collective<kind, grouped, false>;
     return tf.TF_NewAsyncKernelBuilder(op, device, create, compute_collective, delete_collective);
   });
 }
@@ -129,16 +132,16 @@ void register_all() {
          {"tensors: N * T"}, {"outputs: N * T"}, grouped_scattered_rows);
   define("HorovodJoin", {}, {}, {"last_rank: int32"}, scalar_output);
 
-  collective("HorovodAllreduce", create_collective<HVD_ALLREDUCE, false>);
-  collective("HorovodGroupedAllreduce", create_collective<HVD_ALLREDUCE, true>);
-  collective("HorovodAllgather", create_collective<HVD_ALLGATHER, false>);
-  collective("HorovodGroupedAllgather", create_collective<HVD_ALLGATHER, true>);
-  collective("HorovodBroadcast", create_collective<HVD_BROADCAST, false>);
-  collective("HorovodGroupedBroadcast", create_collective<HVD_BROADCAST, true>);
-  collective("HorovodAlltoall", create_collective<HVD_ALLTOALL, false>);
-  collective("HorovodReducescatter", create_collective<HVD_REDUCESCATTER, false>);
-  collective("HorovodGroupedReducescatter", create_collective<HVD_REDUCESCATTER, true>);
-  collective("HorovodJoin", create_collective<HVD_JOIN, false>);
+  collective<HVD_ALLREDUCE>("HorovodAllreduce");
+  collective<HVD_ALLREDUCE, true>("HorovodGroupedAllreduce");
+  collective<HVD_ALLGATHER>("HorovodAllgather");
+  collective<HVD_ALLGATHER, true>("HorovodGroupedAllgather");
+  collective<HVD_BROADCAST>("HorovodBroadcast");
+  collective<HVD_BROADCAST, true>("HorovodGroupedBroadcast");
+  collective<HVD_ALLTOALL>("HorovodAlltoall");
+  collective<HVD_REDUCESCATTER>("HorovodReducescatter");
+  collective<HVD_REDUCESCATTER, true>("HorovodGroupedReducescatter");
+  collective<HVD_JOIN>("HorovodJoin");
 
   register_pair();
 

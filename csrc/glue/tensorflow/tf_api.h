@@ -83,6 +83,7 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
     (TF_OpKernelContext*, const int*, int, int, const int64_t*, int, int*, TF_Status*))                              \
   X(void, TF_OpKernelContext_Failure, (TF_OpKernelContext*, TF_Status*))                                             \
   X(TF_Tensor*, TF_AllocateTensor, (int, const int64_t*, int, size_t))                                               \
+  X(TF_Tensor*, TF_NewTensor, (int, const int64_t*, int, void*, size_t, void (*)(void*, size_t, void*), void*))      \
   X(void*, TF_TensorData, (const TF_Tensor*))                                                                        \
   X(size_t, TF_TensorByteSize, (const TF_Tensor*))                                                                   \
   X(int, TF_TensorType, (const TF_Tensor*))                                                                          \
@@ -105,7 +106,14 @@ extern Api tf;
 std::string load_api();
 
 // TensorFlow's numbers for error classes (the canonical ones of gRPC) and element types.
-enum Code { kUnknown = 2, kInvalidArgument = 3, kFailedPrecondition = 9, kAborted = 10, kInternal = 13 };
+enum Code {
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kAborted = 10,
+  kInternal = 13
+};
 enum DataType { kInt32 = 3, kInt64 = 9 };
 
 // A TF_Status that frees itself.

@@ -238,6 +238,12 @@ typedef struct hvd_output {
 HVD_API int32_t hvd_result(int64_t handle, int32_t index, hvd_output* out);
 /* Moves ownership of an engine-owned output to the caller, who frees it with hvd_free. */
 HVD_API void* hvd_take(int64_t handle, int32_t index);
+/* Outputs from this size on, in bytes, are worth an hvd_allocate: their memory is kept when it is freed. */
+enum hvd_output_sizes { HVD_LARGE_OUTPUT = 4194304 };
+/* Memory of the host for an output, 64-byte aligned, from what is kept of freed ones if it can; NULL: there is none.
+ * Freed with hvd_free, also after hvd_stop. */
+HVD_API void* hvd_allocate(int64_t bytes);
+/* Lets go of what hvd_take or hvd_allocate gave; NULL is fine. */
 HVD_API void hvd_free(void* data);
 /* Forgets the handle and frees what the engine owns for it. Safe before completion. */
 HVD_API void hvd_release(int64_t handle);

@@ -91,7 +91,6 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   uint32_t packed = lane_.reserve(chunks);
   int me = layout.my_local;
-  bool large = total >= kLargeBytes;
   kernels::Finish finish{how.postscale, how.divisor};
 
   auto pack_chunk = [&](uint32_t c) {
@@ -106,9 +105,8 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
       if (!part.out) return;
       const void* sources[2] = {in_slot(0, c & 1) + at, in_slot(1, c & 1) + at};
       if (part.in && how.prescale == 1.0) sources[me] = part.in;  // in place: the line that is written next
-      bool around = large && part.out != part.in;
-      kernels::reduce2(how.dtype, how.op, around ? nullptr : part.out, around ? part.out : nullptr, sources, 2,
-                       part.bytes / item, finish);
+      // Not around the cache: packing then waits for the memory, which here takes what is written back meanwhile.
+      kernels::reduce2(how.dtype, how.op, part.out, nullptr, sources, 2, part.bytes / item, finish);
     });
   };
 
