@@ -41,6 +41,7 @@ class HorovodTorch(InPlace):
         optimizer = self._optimizer(module, f"{model}.hooks")
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         hooks = [(p, next(iter(p._post_accumulate_grad_hooks.values()))) for p in parameters]
+        submit_the_rest = optimizer._hvd.reducer.flight.send_quick  # what hooks have put off
         for p in parameters:
             p.grad = self.torch.zeros_like(p)
         spent = []
@@ -48,6 +49,7 @@ class HorovodTorch(InPlace):
             start = time.thread_time()
             for p, hook in hooks:
                 hook(p)
+            submit_the_rest()
             spent.append(time.thread_time() - start)
             optimizer.synchronize()
             optimizer.zero_grad(set_to_none=False)

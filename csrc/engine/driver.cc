@@ -109,7 +109,8 @@ void Driver::unpark() {
 void Driver::queued(bool will_wait) {
   if (will_wait) return;
   bells_.ring_own();
-  if (parked_ != kNotParked && callers_ == 0) unpark();
+  // Once is enough: it may have to wait for a core.
+  if (callers_ == 0 && parked_ != kNotParked && parked_.exchange(kNotParked) != kNotParked) unpark();
 }
 
 // ------------------------------------------------------------------------------------------ callers --

@@ -23,15 +23,12 @@ std::string title(int kind) {
 [[noreturn]] void invalid(const std::string& text) { throw Refused(HVD_INVALID, text); }
 
 void check_membership(const hvd_request& request, const Topology& topology, const SetLayout* layout) {
-  bool scatter = request.kind == HVD_REDUCESCATTER;
-  std::string wrong_set = "Invalid process set id for this rank: " + std::to_string(request.process_set);
-  if (!layout)
-    invalid(scatter ? wrong_set
-                    : title(request.kind) + ": Process set provided does not exist, or has not been registered.");
-  if (!layout->included())
-    invalid(scatter ? wrong_set
-                    : title(request.kind) + ": Rank " + std::to_string(topology.rank) +
-                          " is not a member of the provided process set.");
+  if (layout && layout->included()) return;
+  if (request.kind == HVD_REDUCESCATTER)
+    invalid("Invalid process set id for this rank: " + std::to_string(request.process_set));
+  if (!layout) invalid(title(request.kind) + ": Process set provided does not exist, or has not been registered.");
+  invalid(title(request.kind) + ": Rank " + std::to_string(topology.rank) +
+          " is not a member of the provided process set.");
 }
 
 // Bytes of the input. Dimensions of zero count as one for the limit: other ranks may have rows of that length.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,12 +21,15 @@ struct Submission;
 
 // Tensors are matched by process set and name.
 using Key = std::pair<int32_t, std::string>;
+// The same without a copy of the name.
+using KeyView = std::pair<int32_t, std::string_view>;
 
 // One tensor of a submission. What its Tensor part and `value` hold belongs to whoever has the entry: the caller until
 // it is added to the table, the driving thread from then on, its data path while it is in flight, the caller again once
 // it is done.
 struct Entry : Tensor {
-  Key key() const { return {description.process_set, description.name}; }
+  // Valid as long as the entry.
+  KeyView key() const { return {description.process_set, description.name}; }
 
   Submission* owner = nullptr;
   int64_t value = 0;       // join: who joined last; a new process set's id

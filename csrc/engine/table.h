@@ -97,8 +97,8 @@ class Table {
   Recorder& recorder_;
 
   std::mutex mutex_;
-  std::vector<Entry*> queue_;  // not announced yet
-  std::map<Key, Entry*> pending_;
+  std::vector<Entry*> queue_;          // not announced yet
+  std::map<KeyView, Entry*> pending_;  // by the names of the entries themselves
   std::unordered_map<int64_t, std::shared_ptr<Submission>> handles_;
   int64_t next_handle_ = 1;
   std::map<int32_t, std::shared_ptr<const SetLayout>> sets_;

@@ -19,14 +19,24 @@ nfds_t fill(pollfd* fds, const std::vector<int>& sockets) {
 
 }  // namespace
 
-void Doorbells::ring(int local) {
+bool Doorbells::count_ring(int local) {
   RankState& state = segment_.rank(local);
   state.bell.fetch_add(1, std::memory_order_seq_cst);
-  if (state.sleepers.load(std::memory_order_seq_cst) != 0) {
-    uint64_t one = 1;
-    // A full counter means it is ringing already.
-    [[maybe_unused]] ssize_t n = write(fds_[local].get(), &one, sizeof one);
-  }
+  return state.sleepers.load(std::memory_order_seq_cst) != 0;
+}
+
+void Doorbells::wake(int local) {
+  uint64_t one = 1;
+  // A full counter means it is ringing already.
+  [[maybe_unused]] ssize_t n = write(fds_[local].get(), &one, sizeof one);
+}
+
+void Doorbells::ring(int local) {
+  if (count_ring(local)) wake(local);
+}
+
+void Doorbells::ring_own() {
+  if (count_ring(me_) && !woken_.exchange(true, std::memory_order_seq_cst)) wake(me_);
 }
 
 bool Doorbells::has_input(const std::vector<int>& sockets) {
@@ -49,6 +59,7 @@ void Doorbells::sleep(uint32_t seen, double timeout_s, const std::vector<int>& s
   if (me.sleepers.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
   uint64_t count;
   [[maybe_unused]] ssize_t got = read(fds[0].fd, &count, sizeof count);
+  woken_.store(false, std::memory_order_seq_cst);
 }
 
 std::vector<int> Doorbells::descriptors() const {

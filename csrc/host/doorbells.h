@@ -2,6 +2,7 @@
 // How ranks of one host wake each other: a counter in shared memory to spin on, and an eventfd for those who sleep.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -18,7 +19,8 @@ class Doorbells {
 
   // Any thread, any process.
   void ring(int local);
-  void ring_own() { ring(me_); }
+  // The same for this rank's own. Who was woken may have to wait for a core; until it runs, further rings are free.
+  void ring_own();
 
   // How often this rank's bell has rung: read it, look for work, and sleep if it has not changed.
   uint32_t count() const { return segment_.rank(me_).bell.load(std::memory_order_acquire); }
@@ -32,12 +34,19 @@ class Doorbells {
   std::vector<int> descriptors() const;
 
  private:
+  // True if somebody sleeps there.
+  bool count_ring(int local);
+  void wake(int local);
+
   Segment& segment_;
   const int me_;
   const std::vector<UniqueFd> fds_;
   // Guards the number of sleepers together with the eventfd's content: the last to wake empties it, and nobody may lie
   // down between its look and its read, or the ring meant for him is gone.
   std::mutex sleepers_mutex_;
+  // This process has written the eventfd, or is about to, and it was not emptied since. Only those who have seen a
+  // sleeper set it, only the last sleeper clears it, under the mutex.
+  std::atomic<bool> woken_{false};
 };
 
 }  // namespace hvd

@@ -71,6 +71,13 @@ _BY_CTYPES: Dict[str, Callable[..., Any]] = {
     "finish": _finish,  # and then forgets the handle
     "poll": _poll,  # 1 done, 0 not yet, negative: an unknown handle
     "release": _release,
+    "new_flight": _unusual,  # hooks of gradients, see csrc/glue/python/gradients.h; those who have no flight
+    "open_flight": _unusual,  # need none of the others
+    "new_gradient": _unusual,
+    "prepare_gradient": _unusual,
+    "send_gradients": _unusual,
+    "finish_gradients": _unusual,
+    "take_gradients": _unusual,
 }
 
 

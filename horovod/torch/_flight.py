@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is under way for one optimizer: sent and not yet waited for."""
+"""What is under way for one optimizer: sent and not yet waited for.
+
+Most gradients never show up here: their hooks are C (csrc/glue/python/gradients.cc), which keeps a list of
+its own, `quick`. It is waited for as a whole, or brought over here when something unusual has to be done.
+"""
 
 from __future__ import annotations
 
 import collections
-from typing import Callable, Deque, Optional
+import weakref
+from typing import Any, Callable, Deque, List, Optional
 
 import torch
 
@@ -24,11 +29,29 @@ GPU_WAKE_BYTES = 25 << 20
 
 current_task: Callable[[], int] = torch._C._current_graph_task_id
 
+# Where tensors lie, for C. Absent before torch 2.10: hooks are Python then.
+_exchange: Any = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+
+
+def _new_quick(flight: Flight) -> Any:
+    """C's list of gradients under way, or None."""
+    me = weakref.ref(flight)
+
+    def begin() -> None:
+        there = me()
+        if there is not None and there.task != current_task():
+            there.await_end_of_backward()
+
+    made = NotImplemented if _exchange is None else _calls.new_flight(_exchange, current_task, begin)
+    return None if made is NotImplemented else made
+
 
 class Flight:
     """Buckets and sparse gradients under way, in the order in which they were sent."""
 
-    __slots__ = ("_backward_done", "buckets", "fast", "gathers", "task", "unannounced")
+    __slots__ = (
+        "__weakref__", "_backward_done", "buckets", "fast", "gathers", "quick", "task", "unannounced",
+    )  # fmt: skip
 
     def __init__(self, backward_done: Callable[[], Optional[Callable[[], None]]]) -> None:
         """
@@ -41,9 +64,46 @@ class Flight:
         self.buckets: Deque[Bucket] = collections.deque()
         self.gathers: Deque[Slot] = collections.deque()  # sparse reductions
         self.unannounced = 0  # bytes submitted since the engine was last woken
+        self.quick = _new_quick(self)
+
+    def choose_way(self, fast: bool) -> None:
+        """Says whether hooks may take the short way."""
+        self.fast = fast
+        if self.quick is not None:
+            _calls.open_flight(self.quick, fast)
+
+    def prepare(self, slot: Slot, number: int) -> None:
+        """Tells the slot's hook, if that is C, about the running engine; it names the slot by that number."""
+        if slot.quick is not None:
+            request = slot.bucket.quiet[0] if slot.fast else 0
+            enough = GPU_WAKE_BYTES if slot.device >= 0 else WAKE_BYTES
+            _calls.prepare_gradient(slot.quick, request, number, slot.bucket.nbytes, enough)
+
+    def send_quick(self) -> int:
+        """Submits what C's hooks have left to be submitted; how many are under way by them."""
+        return 0 if self.quick is None else int(_calls.send_gradients(self.quick))
+
+    def finish_quick(self) -> None:
+        """Waits for what is under way by C's hooks."""
+        _calls.finish_gradients(self.quick)
+
+    def absorb(self, slots: List[Slot], round_: int) -> None:
+        """Takes over what is under way by C's hooks, of these slots, for `wait`."""
+        if self.send_quick() == 0:
+            return
+        for number, grad, storage, handle in _calls.take_gradients(self.quick):
+            slot = slots[number]
+            if handle == 0:  # waited for already
+                slot.reduce_done(round_)
+                continue
+            slot.grad, slot.storage = grad, storage
+            slot.bucket.handle = handle
+            self.buckets.append(slot.bucket)
 
     def clear(self) -> None:
         """Forgets everything: the engine it was sent to is gone."""
+        if self.quick is not None:
+            _calls.take_gradients(self.quick)
         self.buckets.clear()
         self.gathers.clear()
 
@@ -87,8 +147,7 @@ class Flight:
             slot = bucket.slots[0]
             if slot.fast and slot.wire is None:  # the reduction is in the gradient's memory already
                 slot.grad = slot.storage = None
-                slot.passes = 0
-                slot.round = round_
+                slot.reduce_done(round_)
                 bucket.missing = 1
             else:
                 with torch.no_grad():
@@ -107,6 +166,9 @@ class Flight:
 
     def abandon(self) -> None:
         """Forgets what is under way, after a failure. Memory the engine may still write to is kept for it."""
+        if self.quick is not None:
+            for _, grad, storage, handle in _calls.take_gradients(self.quick):
+                engine.abandon(handle, (grad, storage))
         for bucket in self.buckets:
             if bucket.handle:
                 engine.abandon(bucket.handle, bucket.memory())

@@ -3,6 +3,9 @@
 
 A parameter has the hook of one optimizer, the one wrapped around it last. Hooks hold their reducer and slot
 weakly, so an optimizer that is dropped takes its hooks' effect with it.
+
+With torch 2.10 and later the hook of the usual case is C (csrc/glue/python/gradients.cc), and calls the one
+below for the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ def install(reducer: GradientReducer, slot: Slot) -> None:
         if before is not None and old is not None:
             before.drop(old)
     me, its = weakref.ref(reducer), weakref.ref(slot)
-    handles = [param.register_post_accumulate_grad_hook(_after_accumulation(me, its, param.dtype))]
+    hook: Any = _after_accumulation(me, its, param.dtype)
+    if slot.flight.quick is not None:
+        slot.quick, hook = _calls.new_gradient(slot.flight.quick, hook)
+    handles = [param.register_post_accumulate_grad_hook(hook)]
     if reducer.rule.op != Average:
         handles.append(param.register_hook(_before_accumulation(its)))
     _owners[param] = _Owner(handles, me, its)
@@ -63,9 +69,9 @@ def _after_accumulation(
         slot = its()
         if slot is None:
             return
-        # The usual case, written out flat: this runs once a parameter and step, inside backward.
+        # The usual case, written out flat, where no hook in C has seen to it.
         flight = slot.flight
-        if slot.fast and flight.fast and slot.grad is None:
+        if slot.quick is None and slot.fast and flight.fast and slot.grad is None:
             grad = param.grad
             device = slot.device
             if (

@@ -60,6 +60,7 @@ class KnownPrivates:
         """
         reducer = self._hvd.reducer
         slot = reducer.slot_of(p)
+        reducer.absorb()
         if p.grad is None:
             p.grad = torch.zeros_like(p)
         if reducer.active and slot.grad is None:

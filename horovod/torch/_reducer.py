@@ -64,6 +64,7 @@ class GradientReducer:
         self._round = 1
         self._bound = False
         self._active = False
+        self._on_device = False  # some parameters are
         self._prefix: Optional[str] = None
         _reducers.add(self)
 
@@ -89,7 +90,7 @@ class GradientReducer:
 
     def _choose_way(self) -> None:
         usual = not self._paused and self._passes_per_step == 1
-        self.flight.fast = self._bound and self._active and usual
+        self.flight.choose_way(self._bound and self._active and usual)
 
     # ---------------------------------------------------------------------------- parameters --
 
@@ -128,7 +129,8 @@ class GradientReducer:
 
     def unbind(self) -> None:
         """Lets `bind` fill in what depends on the running engine."""
-        self._bound = self.flight.fast = False
+        self._bound = False
+        self._choose_way()
 
     def bind(self) -> None:
         """Adapts to the running engine: whether to reduce at all, and under which numbers and names."""
@@ -145,15 +147,17 @@ class GradientReducer:
             self._prefix = optimizer_prefix(process_set)
         for bucket in self._buckets:
             bucket.bind(call, self._prefix)
-            for slot in bucket.slots:
-                slot.fast = (
-                    len(bucket.slots) == 1
-                    and self.rule.op == Average
-                    and slot.compressor is None
-                    and slot.strides is None
-                    and slot.dtype in CODES
-                    and (slot.param.is_cpu or slot.device >= 0)
-                )
+        for number, slot in enumerate(self.slots):
+            slot.fast = (
+                len(slot.bucket.slots) == 1
+                and self.rule.op == Average
+                and slot.compressor is None
+                and slot.strides is None
+                and slot.dtype in CODES
+                and (slot.param.is_cpu or slot.device >= 0)
+            )
+            self.flight.prepare(slot, number)
+        self._on_device = any(slot.device >= 0 for slot in self.slots)
         self._choose_way()
 
     @property
@@ -175,6 +179,7 @@ class GradientReducer:
             self.bind()
         if not self._active:
             return
+        self.absorb()
         slot.reduced = False
         slot.passes += 1
         if self._paused or slot.passes < self._passes_per_step:
@@ -196,6 +201,10 @@ class GradientReducer:
         if _current_node() is None:  # not nested in another backward
             self._fill()
         self.wait()
+
+    def absorb(self) -> None:
+        """Makes the slots show what is under way by C's hooks."""
+        self.flight.absorb(self.slots, self._round)
 
     def launch(self, slot: Slot, grad: torch.Tensor) -> None:
         """Sends a gradient, or the group it completes."""
@@ -237,6 +246,9 @@ class GradientReducer:
 
     def _fill(self) -> None:
         """Submits what no hook has submitted: parameters that were not used, or not often enough."""
+        if self.flight.send_quick() == len(self.slots):
+            return
+        self.absorb()
         for slot in self.slots:
             if slot.grad is None and slot.round != self._round:
                 self._launch_missing(slot)
@@ -257,12 +269,23 @@ class GradientReducer:
         """Waits for everything under way and puts the results into the gradients."""
         try:
             with _ranges.named("hvd.synchronize"):
-                self.flight.wait(self._round)
+                self._wait()
         except Exception:
             self.flight.abandon()
             for bucket in self._buckets:
                 bucket.reset()
             raise
+
+    def _wait(self) -> None:
+        if self.flight.send_quick() == len(self.slots) and not self._on_device:  # the usual case
+            self.flight.finish_quick()
+            round_ = self._round
+            for slot in self.slots:
+                slot.passes = 0
+                slot.round = round_
+        else:
+            self.absorb()
+        self.flight.wait(self._round)
 
     # ------------------------------------------------------------------------------- stepping --
 

@@ -37,8 +37,8 @@ class Slot:
 
     __slots__ = (
         "__weakref__", "as_dense", "base", "bucket", "cast", "compressor", "context", "device", "dtype",
-        "fast", "finish", "flight", "grad", "index", "name", "param", "passes", "reduced", "round", "shape",
-        "sparse", "storage", "strides", "wire",
+        "fast", "finish", "flight", "grad", "index", "name", "param", "passes", "quick", "reduced", "round",
+        "shape", "sparse", "storage", "strides", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +61,7 @@ class Slot:
         self.bucket: Bucket
         self.index = 0  # in the bucket
         self.fast = False  # needs none of the rarer steps: see GradientReducer
+        self.quick: Any = None  # C's side of its hook, if that is C
         self.sparse = False  # its gradients were sparse before
         self.passes = 0  # backward passes since the last reduction
         self.round = 0  # the last step whose reduction is complete
@@ -118,10 +119,14 @@ class Slot:
             wire = wire.as_strided(self.param.size(), self.strides)
         return wire
 
-    def complete(self, round_: int) -> None:
-        """The reduction is there: puts it into the parameter's gradient."""
+    def reduce_done(self, round_: int) -> None:
+        """The reduction is there, in the gradient's own memory."""
         self.passes = 0
         self.round = round_
+
+    def complete(self, round_: int) -> None:
+        """The reduction is there: puts it into the parameter's gradient."""
+        self.reduce_done(round_)
         self.reduced = True
         grad = self.grad
         assert grad is not None

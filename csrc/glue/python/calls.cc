@@ -7,7 +7,8 @@
  *   run_memory, start_memory  (dtype, shape, input, output, ...)    raw memory of the host
  *   run_arrays, start_arrays  (arrays, outputs, ...)                an atomic group
  *   start_standing            (requests, n, flags)                  hvd_submit of a C array that Python keeps
- *   wait, finish, poll, release (handle); finish_all (handles)
+ *   wait, finish, poll, release (handle)
+ *   new_flight, ...           hooks of gradients: gradients.h
  *
  * `...` is (kind, prefix, name, process_set, op = Sum, prescale = 1, postscale = 1, root = -1): the call goes by the
  * name "prefix.name".
@@ -21,39 +22,17 @@
  */
 #include <dlfcn.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "glue/python/answers.h"
 #include "glue/python/arguments.h"
+#include "glue/python/gradients.h"
 #include "glue/python/python_abi.h"
 #include "horovod/core.h"
 
 namespace hvd::python {
 namespace {
-
-Object* raise_for = nullptr; /* horovod.common.exceptions.raise_for */
-
-constexpr double kSlice = 0.2; /* s; a wait looks for signals this often */
-
-/* --------------------------------------------------------------------------------------------------- to Python -- */
-
-Object* kept(Object* object) {
-  py.Py_IncRef(object);
-  return object;
-}
-
-Object* unusual() { return kept(py.not_implemented); }
-
-Object* fail(int64_t status) {
-  const char* text = hvd_last_error();
-  Object* code = py.PyLong_FromLongLong(status);
-  Object* reason = py.PyUnicode_DecodeUTF8(text, static_cast<ssize_t>(std::strlen(text)), "replace");
-  Object* result = code && reason ? py.PyObject_CallFunctionObjArgs(raise_for, code, reason, nullptr) : nullptr;
-  for (Object* object : {code, reason, result})
-    if (object) py.Py_DecRef(object);
-  return nullptr;
-}
 
 Object* run(const hvd_request* requests, int32_t n) {
   /* A rank alone whose tensor stays where it is has the result sooner than it lets go of the GIL and takes it again. */
@@ -67,9 +46,7 @@ Object* run(const hvd_request* requests, int32_t n) {
 }
 
 Object* start(const hvd_request* requests, int32_t n, uint32_t flags) {
-  void* thread = requests->device >= 0 ? py.PyEval_SaveThread() : nullptr; /* the device's library may take its time */
-  int64_t handle = hvd_submit(requests, n, flags, nullptr, nullptr, nullptr);
-  if (thread) py.PyEval_RestoreThread(thread);
+  int64_t handle = submit(requests, n, flags);
   return handle > 0 ? py.PyLong_FromLongLong(handle) : fail(handle);
 }
 
@@ -213,6 +190,13 @@ Method methods[] = {
     {"finish", wait<true>, kFastCall, nullptr},
     {"poll", poll, kFastCall, nullptr},
     {"release", release, kFastCall, nullptr},
+    {"new_flight", new_flight, kFastCall, nullptr},
+    {"open_flight", open_flight, kFastCall, nullptr},
+    {"new_gradient", new_gradient, kFastCall, nullptr},
+    {"prepare_gradient", prepare_gradient, kFastCall, nullptr},
+    {"send_gradients", send_gradients, kFastCall, nullptr},
+    {"finish_gradients", finish_gradients, kFastCall, nullptr},
+    {"take_gradients", take_gradients, kFastCall, nullptr},
 };
 
 template <typename Symbol>

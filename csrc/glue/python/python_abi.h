@@ -53,6 +53,14 @@ constexpr int kFastCall = 0x80; /* METH_FASTCALL: arguments by position, as a C 
   X(PyDict_New, Object*, ())                                            \
   X(PyDict_SetItemString, int, (Object*, const char*, Object*))         \
   X(PyObject_CallFunctionObjArgs, Object*, (Object*, ...))              \
+  X(PyObject_CallMethodObjArgs, Object*, (Object*, Object*, ...))       \
+  X(PyObject_GetAttr, Object*, (Object*, Object*))                      \
+  X(Py_BuildValue, Object*, (const char*, ...))                         \
+  X(PyCapsule_New, Object*, (void*, const char*, void (*)(Object*)))    \
+  X(PyCapsule_GetPointer, void*, (Object*, const char*))                \
+  X(PyList_New, Object*, (ssize_t))                                     \
+  X(PyList_Append, int, (Object*, Object*))                             \
+  X(PyUnicode_InternFromString, Object*, (const char*))                 \
   X(PyObject_GetBuffer, int, (Object*, Buffer*, int))                   \
   X(PyBuffer_Release, void, (Buffer*))                                  \
   X(PyUnicode_AsUTF8AndSize, const char*, (Object*, ssize_t*))          \

@@ -3,11 +3,13 @@
 // Threads of one rank that sleep on its bell: a ring wakes all who lie down before it.
 #include "host/doorbells.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -20,6 +22,8 @@ using namespace hvd;
 namespace {
 
 thread_local std::function<void()> before_read;  // of this thread
+thread_local std::function<void()> after_poll;
+std::atomic<int> writes{0};
 
 }  // namespace
 
@@ -27,6 +31,19 @@ thread_local std::function<void()> before_read;  // of this thread
 extern "C" ssize_t read(int fd, void* buffer, size_t n) {
   if (before_read) before_read();
   return syscall(SYS_read, fd, buffer, n);
+}
+
+// Likewise, where it has been woken and does not know it yet.
+extern "C" int poll(pollfd* fds, nfds_t n, int milliseconds) {
+  timespec limit{milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  auto ready = static_cast<int>(syscall(SYS_ppoll, fds, n, milliseconds < 0 ? nullptr : &limit, nullptr, size_t{0}));
+  if (after_poll) after_poll();
+  return ready;
+}
+
+extern "C" ssize_t write(int fd, const void* buffer, size_t n) {
+  ++writes;
+  return syscall(SYS_write, fd, buffer, n);
 }
 
 namespace {
@@ -82,6 +99,58 @@ TEST(a_ring_before_the_sleep_is_seen) {
   bell.bells.ring_own();
   bell.bells.sleep(seen, 1000.0, {});  // returns, or this test never ends
   CHECK(bell.bells.count() != seen);
+}
+
+TEST(one_who_is_woken_already_is_not_woken_again) {
+  Bell bell;
+  std::atomic<bool> awake{false};
+  std::atomic<bool> go_on{false};
+  std::thread sleeper([&] {
+    after_poll = [&] {
+      awake = true;
+      while (!go_on) std::this_thread::yield();
+    };
+    bell.bells.sleep(bell.bells.count(), 1000.0, {});
+  });
+  while (bell.segment.rank(0).sleepers == 0) std::this_thread::yield();
+  while (!awake) bell.bells.ring_own();  // the first may come before it lies down
+  const int before = writes;
+  CHECK(before <= 1);
+  for (int i = 0; i < 100; ++i) bell.bells.ring_own();
+  CHECK_EQ(writes.load(), before);
+  go_on = true;
+  sleeper.join();
+}
+
+// Two threads lie down again and again; each waits for a ring of its own. A lost one shows as a sleep to its limit.
+TEST(no_ring_is_lost) {
+  constexpr int kRings = 1000;
+  Bell bell;
+  std::atomic<int> rung{0};
+  std::atomic<int> heard[2] = {0, 0};
+  std::atomic<bool> late{false};
+  auto listen = [&](int me) {
+    while (heard[me] < kRings) {
+      const uint32_t seen = bell.bells.count();
+      if (const int now = rung; now != heard[me]) {
+        heard[me] = now;
+        continue;
+      }
+      const double start = now_s();
+      bell.bells.sleep(seen, 10.0, {});
+      if (now_s() - start > 9.0) late = true;
+    }
+  };
+  std::thread first(listen, 0);
+  std::thread second(listen, 1);
+  for (int i = 1; i <= kRings; ++i) {
+    ++rung;
+    bell.bells.ring_own();
+    while (heard[0] < i || heard[1] < i) std::this_thread::yield();
+  }
+  first.join();
+  second.join();
+  CHECK(!late);
 }
 
 TEST(input_on_a_socket_ends_the_sleep) {
