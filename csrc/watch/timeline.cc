@@ -167,6 +167,8 @@ void Timeline::flush() {
   if (!file_.is_open()) return;
   out_.clear();
   for (const Event& event : taken_) format(event);
+  if (works_)
+    for (const DeviceWork& work : works_()) format(work);
   if (dropped) {
     open_event('i', "DROPPED", now_s());
     add(", \"pid\": 0, \"s\": \"g\", \"args\": {\"events\": ");
@@ -223,20 +225,26 @@ bool Timeline::shorten() {
   return file_.shorten(head());
 }
 
+// What a row is called; the first time, it is introduced.
+Timeline::Name& Timeline::name_of(const std::string& text) {
+  auto [name, added] = names_.try_emplace(text, Name{0, half_});
+  if (added) {
+    name->second.id = identity_.rank * kRankStride + next_id_++;
+    add(introduction(text, name->second.id));
+  }
+  return name->second;
+}
+
 const Timeline::Track& Timeline::track(const What& what) {
   auto found = tracks_.find(what.get());
   if (found == tracks_.end()) {
     if (tracks_.size() >= kMaxTracks) tracks_.clear();
-    auto [name, added] = names_.try_emplace(what->name, Name{0, half_});
-    if (added) {
-      name->second.id = identity_.rank * kRankStride + next_id_++;
-      add(introduction(what->name, name->second.id));
-    }
+    Name& name = name_of(what->name);
     found = tracks_.try_emplace(what.get()).first;
-    found->second.name = &name->second;
+    found->second.name = &name;
     found->second.what = what;
     Track& fresh = found->second;
-    fresh.pid = ", \"pid\": " + std::to_string(name->second.id) + ", \"cat\": \"horovod\"";
+    fresh.pid = ", \"pid\": " + std::to_string(name.id) + ", \"cat\": \"horovod\"";
     fresh.about =
         fresh.pid + ", \"args\": {\"tensor\": " + json_quoted(what->name) + ", \"kind\": \"" + what->kind_text() + "\"";
     fresh.negotiate = std::string("NEGOTIATE_") + what->kind_text();
@@ -289,6 +297,49 @@ void Timeline::complete(const Track& track, const char* name, double from, doubl
     add("}");
   }
   add("}");
+}
+
+// A span for the batch, and one for each part inside of it.
+void Timeline::format(const DeviceWork& work) {
+  if (work.from < start_) return;  // of a timeline before this one
+  std::string row = "GPU " + std::to_string(work.device);
+  if (work.lane) row += " stream " + std::to_string(work.lane);
+  Name& name = name_of(row);
+  name.half = half_;
+  auto span = [&](const std::string& what, double from, double to) {
+    add(",\n{\"ph\": \"X\", \"name\": ");
+    add(what);
+    add(", \"ts\": ");
+    add_time(from);
+    add(", \"dur\": ");
+    add(static_cast<int64_t>((to - start_) * 1e6) - static_cast<int64_t>((from - start_) * 1e6));
+    add(", \"cat\": \"horovod_gpu\", \"pid\": ");
+    add(name.id);
+  };
+  std::string what = work.tensor;
+  if (work.tensors > 1) what += " and " + std::to_string(work.tensors - 1) + " more";
+  span(json_quoted(what), work.from, work.until());
+  add(", \"args\": {\"tensor\": ");
+  add(json_quoted(work.tensor));
+  add(", \"kind\": \"");
+  add(work.kind);
+  add("\", \"way\": \"");
+  add(work.way);
+  add("\", \"tensors\": ");
+  add(static_cast<int64_t>(work.tensors));
+  add(", \"bytes\": ");
+  add(work.bytes);
+  add(", \"seq\": ");
+  add(static_cast<int64_t>(work.seq));
+  add(", \"input_us\": ");  // how long its input lay there before
+  add(static_cast<int64_t>((work.from - work.ready) * 1e6));
+  add("}}");
+  double from = work.from;
+  for (const DeviceWork::Part& part : work.parts) {
+    span(std::string("\"") + part.name + "\"", from, part.until);
+    add("}");
+    from = part.until;
+  }
 }
 
 void Timeline::format(const Event& event) {

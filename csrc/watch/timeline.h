@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "control/message.h"
+#include "util/device_work.h"
 #include "watch/trace_file.h"
 
 namespace hvd {
@@ -59,6 +61,10 @@ class Timeline {
   void span(const What& what, const char* phase, double from, double to);  // phase: static memory
   void end(const What& what, const std::vector<int64_t>& output_shape);
 
+  // What a device did: rows of their own. Who knows of it is asked by the writing thread, from start to stop.
+  using DeviceWorks = std::function<std::vector<DeviceWork>()>;
+  void follow_devices(DeviceWorks works) { works_ = std::move(works); }  // before the first start
+
   void step(int64_t number);
   void mark(const std::string& text);
 
@@ -97,6 +103,8 @@ class Timeline {
   void loop();
   void flush();
   void format(const Event& event);
+  void format(const DeviceWork& work);
+  Name& name_of(const std::string& text);
   const Track& track(const What& what);
   std::string introduction(const std::string& name, int64_t id) const;
   std::string head();
@@ -110,6 +118,7 @@ class Timeline {
   void complete(const Track& track, const char* name, double from, double to, const Life* life);
 
   const Identity identity_;
+  DeviceWorks works_;
   std::mutex life_mutex_;  // start and stop, one at a time
   std::atomic<bool> active_{false};
   std::atomic<bool> mark_cycles_{false};

@@ -35,6 +35,7 @@ class CudaPath : public DataPath {
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
   void copy_output(Tensor& tensor, void* to, void* stream) override;
+  std::vector<DeviceWork> take_work() override;
   std::string report() override;
 
  private:
@@ -50,6 +51,7 @@ class CudaPath : public DataPath {
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
   ReadyPoints ready_;
   std::atomic<int> used_device_{-1};  // where a rank that has joined makes its zeros
+  std::atomic<bool> traced_{false};   // a timeline runs
   std::atomic<bool> aborted_{false};
 };
 

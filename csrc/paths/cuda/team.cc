@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "paths/cuda/alone.h"
@@ -269,7 +270,10 @@ void Team::run(PlannedBatch& batch, size_t bytes) {
   Group& group = pick(batch, bytes, &lane);
   Order& order = tools_->order(lane);
   Stream stream = group.any_stream() ? stream_of(batch, order.own) : order.own;
-  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream).run(batch);
+  std::optional<Marks> marks;
+  if (batch.phases) marks = tools_->trace.of(batch, bytes, lane, group.name());
+  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream, marks ? &*marks : nullptr).run(batch);
+  if (marks) tools_->trace.add(std::move(*marks));
 }
 
 // Groups wait for their own streams when they end.
