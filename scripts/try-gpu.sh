@@ -22,8 +22,7 @@ if [ $# -gt 0 ]; then
 fi
 
 # The tests on a real GPU. A rank that is killed may take others of MPS with it, so those tests come first and alone;
-# then the ways side by side, each in parts. The direct way is one part: its kernels wait for each other, and those of
-# two jobs could keep each other's from the GPU.
+# then the ways side by side, each in parts.
 logs=${HOROVOD_TEST_LOGS:-$(mktemp -d)}
 mkdir -p "$logs"
 tests() { # log, arguments of pytest
@@ -34,10 +33,10 @@ tests() { # log, arguments of pytest
 declare -A parts
 failed=0
 tests death tests/gpu/test_death.py || failed=1
-tests direct tests/gpu -k "direct-2 or direct-4 or world_of_one" --ignore tests/gpu/test_death.py &
-parts[direct]=$!
-for way in NCCL host; do
-  tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py -k "$way-2 or $way-4" &
+for way in direct NCCL host; do
+  alone=$([ $way = direct ] && echo " or world_of_one" || true)
+  tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py tests/gpu/test_room.py \
+    -k "$way-2 or $way-4$alone" &
   parts[$way-collectives]=$!
   tests "$way-training" tests/gpu/test_training.py tests/gpu/test_jax.py -k "$way-2 or $way-4" &
   parts[$way-training]=$!

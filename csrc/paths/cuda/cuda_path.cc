@@ -158,6 +158,14 @@ std::vector<DeviceWork> CudaPath::take_work() {
   return done;
 }
 
+std::vector<int> CudaPath::descriptors() const {
+  std::vector<int> found;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [device, tools] : tools_)
+    if (int fd = tools->room.descriptor(); fd >= 0) found.push_back(fd);
+  return found;
+}
+
 std::string CudaPath::report() {
   const Driver* cuda = loaded_driver();
   if (!cuda) return "";

@@ -37,6 +37,7 @@ class CudaPath : public DataPath {
   void copy_output(Tensor& tensor, void* to, void* stream) override;
   std::vector<DeviceWork> take_work() override;
   std::string report() override;
+  std::vector<int> descriptors() const override;
 
  private:
   Team& team_of(const PlannedBatch& batch);
@@ -46,7 +47,7 @@ class CudaPath : public DataPath {
   const Topology& topology_;
   HostPath& host_;
   Settings settings_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
   ReadyPoints ready_;
