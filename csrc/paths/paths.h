@@ -41,10 +41,10 @@ class Paths {
       if (std::string text = path->report(); !text.empty()) return text;
     return "{}";
   }
-  std::vector<DeviceWork> take_work() const {
+  std::vector<DeviceWork> take_work(bool last) const {
     std::vector<DeviceWork> all;
     for (const auto& path : paths_)
-      for (DeviceWork& work : path->take_work()) all.push_back(std::move(work));
+      for (DeviceWork& work : path->take_work(last)) all.push_back(std::move(work));
     return all;
   }
   int waiting_for() const {

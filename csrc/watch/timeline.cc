@@ -141,7 +141,7 @@ void Timeline::stop() {
 void Timeline::stop_locked() {
   active_ = false;
   if (thread_.joinable()) thread_.join();
-  flush();
+  flush(true);
   file_.close();
   std::lock_guard<std::mutex> lock(mutex_);
   pending_.clear();
@@ -152,11 +152,11 @@ void Timeline::stop_locked() {
 void Timeline::loop() {
   while (active_) {
     usleep(kFlushEvery);
-    flush();
+    flush(false);
   }
 }
 
-void Timeline::flush() {
+void Timeline::flush(bool last) {
   int64_t dropped = 0;
   taken_.clear();
   {
@@ -168,7 +168,7 @@ void Timeline::flush() {
   out_.clear();
   for (const Event& event : taken_) format(event);
   if (works_)
-    for (const DeviceWork& work : works_()) format(work);
+    for (const DeviceWork& work : works_(last)) format(work);
   if (dropped) {
     open_event('i', "DROPPED", now_s());
     add(", \"pid\": 0, \"s\": \"g\", \"args\": {\"events\": ");

@@ -61,8 +61,9 @@ class Timeline {
   void span(const What& what, const char* phase, double from, double to);  // phase: static memory
   void end(const What& what, const std::vector<int64_t>& output_shape);
 
-  // What a device did: rows of their own. Who knows of it is asked by the writing thread, from start to stop.
-  using DeviceWorks = std::function<std::vector<DeviceWork>()>;
+  // What a device did: rows of their own. Who knows of it is asked by the writing thread, from start to stop,
+  // then for the last time.
+  using DeviceWorks = std::function<std::vector<DeviceWork>(bool last)>;
   void follow_devices(DeviceWorks works) { works_ = std::move(works); }  // before the first start
 
   void step(int64_t number);
@@ -101,7 +102,7 @@ class Timeline {
   void stop_locked();
   // The writing thread, or with it stopped.
   void loop();
-  void flush();
+  void flush(bool last);
   void format(const Event& event);
   void format(const DeviceWork& work);
   Name& name_of(const std::string& text);

@@ -148,11 +148,11 @@ void CudaPath::copy_output(Tensor& tensor, void* to, void* stream) {
   block->last_use = device->record(raw);
 }
 
-std::vector<DeviceWork> CudaPath::take_work() {
+std::vector<DeviceWork> CudaPath::take_work(bool last) {
   std::vector<DeviceWork> done;
   std::lock_guard<std::mutex> lock(mutex_);
   try {
-    for (auto& [device, tools] : tools_) tools->trace.take(&done);
+    for (auto& [device, tools] : tools_) tools->trace.take(&done, last);
   } catch (const CudaError&) {  // whoever looks next at a result hears of it
   }
   return done;

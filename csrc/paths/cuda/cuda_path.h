@@ -35,7 +35,7 @@ class CudaPath : public DataPath {
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
   void copy_output(Tensor& tensor, void* to, void* stream) override;
-  std::vector<DeviceWork> take_work() override;
+  std::vector<DeviceWork> take_work(bool last) override;
   std::string report() override;
   std::vector<int> descriptors() const override;
 
