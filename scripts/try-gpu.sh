@@ -36,9 +36,10 @@ tests death tests/gpu/test_death.py || failed=1
 for way in direct NCCL host; do
   alone=$([ $way = direct ] && echo " or world_of_one" || true)
   tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py tests/gpu/test_room.py \
+    tests/gpu/test_timeline.py \
     -k "$way-2 or $way-4$alone" &
   parts[$way-collectives]=$!
-  tests "$way-training" tests/gpu/test_training.py tests/gpu/test_jax.py -k "$way-2 or $way-4" &
+  tests "$way-training" tests/gpu/test_training.py tests/gpu/test_jax.py tests/gpu/test_keras.py -k "$way-2 or $way-4" &
   parts[$way-training]=$!
 done
 for part in "${!parts[@]}"; do wait "${parts[$part]}" || failed=1; done
