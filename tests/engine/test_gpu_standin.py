@@ -110,25 +110,25 @@ def reduce_once(name: str) -> dict:
         constants.ALLREDUCE, name, constants.FLOAT32, (COUNT,), memory, memory, device=0, stream=gpu.stream
     )
     engine.run_released(request)
-    assert gpu.read(memory, COUNT) == [3.0] * COUNT
+    assert gpu.read(memory, COUNT) == [hvd.size() * (hvd.size() + 1) / 2] * COUNT
     return gpu_report.read()["sets"][0]
 
 
 def test_jobs_that_share_a_gpu_leave_each_other_room():
-    """8 blocks fit on a stand-in: 3 a rank for the first job, 1 for the next, none for the third, which takes
-    turns, until another one ends."""
+    """Of the 8 blocks that fit on a stand-in 6 may wait: 1 a rank for a job of four, 1 for the next of two,
+    none for the third, which takes turns, until another one ends."""
     env = {**standin_env(), "HOROVOD_GPU_OPERATIONS": "direct"}
 
-    def start():
-        world = World(2, env=env)
+    def start(size):
+        world = World(size, env=env)
         return world, world.run(reduce_once, "t")[0]
 
-    jobs = [start() for _ in range(3)]
-    assert [(found["spins"], found["blocks"]) for _, found in jobs[:2]] == [(True, 3), (True, 1)]
+    jobs = [start(4), start(2), start(2)]
+    assert [(found["spins"], found["blocks"]) for _, found in jobs[:2]] == [(True, 1), (True, 1)]
     assert not jobs[2][1]["spins"] and "other jobs fill the GPU of rank 0" in jobs[2][1]["way"]
     jobs[0][0].close()
-    jobs.append(start())
-    assert (jobs[3][1]["spins"], jobs[3][1]["blocks"]) == (True, 3)
+    jobs.append(start(2))
+    assert (jobs[3][1]["spins"], jobs[3][1]["blocks"]) == (True, 2)
     for world, _ in jobs[1:]:
         world.close()
     assert os.listdir(env["CUDA_MPS_PIPE_DIRECTORY"]) == []

@@ -120,4 +120,4 @@ hvd.barrier()
 """
     for outcome in refused("direct", fill):
         assert "of memory on GPU 0" in outcome["text"] and "are free" in outcome["text"], outcome
-        assert "rank 0" in outcome["text"], outcome
+        assert "rank " in outcome["text"], outcome  # either may be the one that runs out

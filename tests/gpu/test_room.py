@@ -42,9 +42,11 @@ def test_jobs_beside_each_other(np, jobs):
             done = list(pool.map(lambda world: world.run(many_reductions, timeout=120), worlds))
         assert done == [[True] * np] * jobs
         found = [world.run(report)[0]["sets"][0] for world in worlds]
-        # All blocks that wait for each other fit on the GPU together, two on a multiprocessor.
+        # Two fit on a multiprocessor, and a quarter is left for others.
         assert all(one["direct_batches"] > 200 for one in found), found
-        assert sum(one["blocks"] * np for one in found if one["spins"]) <= 2 * multiprocessors(), found
+        assert sum(one["blocks"] * np for one in found if one["spins"]) <= 2 * multiprocessors() * 3 // 4, (
+            found
+        )
     finally:
         for world in worlds:
             world.close()

@@ -93,12 +93,12 @@ Choice choose(const std::vector<Candidate>& members, size_t direct_up_to) {
   std::string no_library = no_nccl(members);
   const Candidate* shared = first_sharer(members);
 
-  // Blocks that spin wait for blocks of the other ranks: all of them must run at a time, with room left for others.
+  // Blocks that spin wait for blocks of the other ranks: all of them must run at a time.
   std::string how;  // where they take turns, why
   c.blocks = kMostBlocks;
   for (const Candidate& m : members) {
     int ranks = sharing(members, m);
-    c.blocks = std::clamp(m.capacity * 3 / 4 / ranks, 1, c.blocks);
+    c.blocks = std::clamp(most_spinning(m.capacity) / ranks, 1, c.blocks);
     if (ranks > 1 && !m.mps) how = " (ranks share a GPU without MPS and take turns: nvidia-cuda-mps-control -d)";
     else if (m.room < 1 && how.empty())
       how = " (other jobs fill the GPU of rank " + std::to_string(m.rank) + ": ranks take turns)";

@@ -50,6 +50,10 @@ bool same_gpu(const Candidate& a, const Candidate& b);
 // How many members of the same host have the GPU of this one, itself included.
 int sharing(const std::vector<Candidate>& members, const Candidate& one);
 
+// Blocks that spin of all jobs on a GPU together. The rest is for kernels that they wait for: what comes before them in
+// the streams of other ranks must find a place too.
+inline int most_spinning(int capacity) { return capacity * 3 / 4; }
+
 Choice choose(const std::vector<Candidate>& members, size_t direct_up_to);
 
 }  // namespace hvd::cuda

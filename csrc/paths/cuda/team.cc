@@ -262,7 +262,7 @@ int32_t Team::claim_room(const std::vector<Candidate>& members) {
   for (int i = 0; i < me_; ++i)
     if (same_gpu(members[static_cast<size_t>(i)], self)) return kMostBlocks;
   int ranks = sharing(members, self);
-  return tools_->room.claim(ranks * choice_.blocks, self.capacity) / ranks;
+  return tools_->room.claim(ranks * choice_.blocks, most_spinning(self.capacity)) / ranks;
 }
 
 Group& Team::pick(const PlannedBatch& batch, size_t bytes, int* lane) {
