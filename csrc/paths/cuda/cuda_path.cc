@@ -160,7 +160,9 @@ std::vector<DeviceWork> CudaPath::take_work(bool last) {
 
 std::vector<int> CudaPath::descriptors() const {
   std::vector<int> found;
-  std::lock_guard<std::mutex> lock(mutex_);
+  // In a child the thread that holds it may not be there to let go.
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock) return found;
   for (auto& [device, tools] : tools_)
     if (int fd = tools->room.descriptor(); fd >= 0) found.push_back(fd);
   return found;
