@@ -102,11 +102,12 @@ def build() -> Any:
 
 
 def turns_of(rounds: int, contenders: Dict[str, Callable[[], float]]) -> Dict[str, float]:
-    """Each contender's median over rounds in which all take turns."""
+    """Each contender's median over rounds in which all take turns, every other time the other way round."""
     times: Dict[str, List[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, measure in contenders.items():
-            times[name].append(measure())
+    for turn in range(rounds):
+        order = list(contenders)
+        for name in order if turn % 2 == 0 else reversed(order):
+            times[name].append(contenders[name]())
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -140,7 +141,7 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
         for kind, each in (("call", True), ("stream", False)):
             times = max(12, min(100, (64 << 20) // size))
             rows[f"{kind} {label(size)}"] = turns_of(
-                rounds,
+                rounds if size > 1 << 20 else 4 * rounds,  # they are short, and vary more
                 {
                     "horovod": functools.partial(timed, reduce, times, each),
                     "torch": functools.partial(timed, reduce_torch, times, each),

@@ -22,8 +22,8 @@ if [ $# -gt 0 ]; then
 fi
 
 # The tests on a real GPU. A rank that is killed may take others of MPS with it, so those tests come first and alone;
-# then the ways side by side, each in parts. The direct way is one part: its kernels wait for each other, and those of
-# two jobs could keep each other's from the GPU.
+# then the ways side by side, each in parts. The direct way is one part: two of its jobs with 4 ranks each, beside all
+# the others, were seen to stand still.
 logs=${HOROVOD_TEST_LOGS:-$(mktemp -d)}
 mkdir -p "$logs"
 tests() { # log, arguments of pytest
@@ -37,9 +37,11 @@ tests death tests/gpu/test_death.py || failed=1
 tests direct tests/gpu -k "direct-2 or direct-4 or world_of_one" --ignore tests/gpu/test_death.py &
 parts[direct]=$!
 for way in NCCL host; do
-  tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py -k "$way-2 or $way-4" &
+  tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py tests/gpu/test_timeline.py \
+    -k "$way-2 or $way-4" &
   parts[$way-collectives]=$!
-  tests "$way-training" tests/gpu/test_training.py tests/gpu/test_jax.py -k "$way-2 or $way-4" &
+  tests "$way-training" tests/gpu/test_training.py tests/gpu/test_jax.py tests/gpu/test_keras.py \
+    -k "$way-2 or $way-4" &
   parts[$way-training]=$!
 done
 for part in "${!parts[@]}"; do wait "${parts[$part]}" || failed=1; done

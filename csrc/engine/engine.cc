@@ -123,6 +123,7 @@ Engine::Engine(Topology topology_given, Inheritance inheritance, const Settings&
   if (topology.is_coordinator() && !topology.homogeneous())
     HVD_LOG(Info, "Hosts run different numbers of ranks; only " << everyone->columns
                                                                 << " of each exchange data with other hosts.");
+  timeline_.follow_devices([this](bool last) { return paths_.take_work(last); });
   if (!settings_.timeline.empty() && lower(settings_.timeline) != "dynamic")
     timeline_.start(timeline_path(settings_.timeline, topology.rank), settings_.timeline_mark_cycles,
                     settings_.timeline_max_bytes);

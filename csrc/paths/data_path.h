@@ -16,6 +16,7 @@
 
 #include "paths/phases.h"
 #include "paths/tensor.h"
+#include "util/device_work.h"
 #include "util/settings.h"
 #include "util/status.h"
 #include "world/set_layout.h"
@@ -74,6 +75,9 @@ class DataPath {
   // Device memory, any thread: copies a completed output of the engine's own to the caller's memory, in the order of
   // the caller's stream, and has the engine's back. Throws Refused.
   virtual void copy_output(Tensor& /*tensor*/, void* /*to*/, void* /*stream*/) {}
+  // Any thread, where batches were traced: what a device has done since this was last asked. last: what it
+  // has not done yet may be forgotten.
+  virtual std::vector<DeviceWork> take_work(bool /*last*/) { return {}; }
   // What it found and what it does, as a JSON object, e.g. for `horovodrun --check`; "" if there is nothing to say.
   virtual std::string report() { return ""; }
   // What a forked child must close.

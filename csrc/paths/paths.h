@@ -41,6 +41,12 @@ class Paths {
       if (std::string text = path->report(); !text.empty()) return text;
     return "{}";
   }
+  std::vector<DeviceWork> take_work(bool last) const {
+    std::vector<DeviceWork> all;
+    for (const auto& path : paths_)
+      for (DeviceWork& work : path->take_work(last)) all.push_back(std::move(work));
+    return all;
+  }
   int waiting_for() const {
     for (const auto& path : paths_)
       if (int rank = path->waiting_for(); rank >= 0) return rank;

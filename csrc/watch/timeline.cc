@@ -151,7 +151,7 @@ void Timeline::stop() {
 void Timeline::stop_locked() {
   active_ = false;
   if (thread_.joinable()) thread_.join();
-  flush();
+  flush(true);
   file_.close();
   std::lock_guard<std::mutex> lock(mutex_);
   pending_.clear();
@@ -162,11 +162,11 @@ void Timeline::stop_locked() {
 void Timeline::loop() {
   while (active_) {
     usleep(kFlushEvery);
-    flush();
+    flush(false);
   }
 }
 
-void Timeline::flush() {
+void Timeline::flush(bool last) {
   int64_t dropped = 0;
   taken_.clear();
   {
@@ -177,6 +177,8 @@ void Timeline::flush() {
   if (!file_.is_open()) return;
   out_.clear();
   for (const Event& event : taken_) format(event);
+  if (works_)
+    for (const DeviceWork& work : works_(last)) format(work);
   if (dropped) {
     open_event('i', "DROPPED", now_s());
     add(", \"pid\": 0, \"s\": \"g\", \"args\": {\"events\": ");
@@ -305,6 +307,49 @@ void Timeline::complete(const Track& track, const char* name, double from, doubl
     add("}");
   }
   add("}");
+}
+
+// A span for the batch, and one for each part inside of it.
+void Timeline::format(const DeviceWork& work) {
+  if (work.from < start_) return;  // of a timeline before this one
+  std::string row = "GPU " + std::to_string(work.device);
+  if (work.lane) row += " stream " + std::to_string(work.lane);
+  Name& name = row(row);
+  name.half = half_;
+  auto span = [&](const std::string& what, double from, double to) {
+    add(",\n{\"ph\": \"X\", \"name\": ");
+    add(what);
+    add(", \"ts\": ");
+    add_time(from);
+    add(", \"dur\": ");
+    add(static_cast<int64_t>((to - start_) * 1e6) - static_cast<int64_t>((from - start_) * 1e6));
+    add(", \"cat\": \"horovod_gpu\", \"pid\": ");
+    add(name.id);
+  };
+  std::string what = work.tensor;
+  if (work.tensors > 1) what += " and " + std::to_string(work.tensors - 1) + " more";
+  span(json_quoted(what), work.from, work.until());
+  add(", \"args\": {\"tensor\": ");
+  add(json_quoted(work.tensor));
+  add(", \"kind\": \"");
+  add(work.kind);
+  add("\", \"way\": \"");
+  add(work.way);
+  add("\", \"tensors\": ");
+  add(static_cast<int64_t>(work.tensors));
+  add(", \"bytes\": ");
+  add(work.bytes);
+  add(", \"seq\": ");
+  add(static_cast<int64_t>(work.seq));
+  add(", \"input_us\": ");  // how long its input lay there before
+  add(static_cast<int64_t>((work.from - work.ready) * 1e6));
+  add("}}");
+  double from = work.from;
+  for (const DeviceWork::Part& part : work.parts) {
+    span(std::string("\"") + part.name + "\"", from, part.until);
+    add("}");
+    from = part.until;
+  }
 }
 
 void Timeline::format(const Event& event) {

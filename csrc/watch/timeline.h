@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "control/message.h"
+#include "util/device_work.h"
 #include "watch/trace_file.h"
 
 namespace hvd {
@@ -61,6 +63,11 @@ class Timeline {
   // A front end copied this tensor before it handed it in, or after it got it back. Any thread.
   void copied(const std::string& name, const char* phase, double from, double to);  // phase: static memory
 
+  // What a device did: rows of their own. Who knows of it is asked by the writing thread, from start to stop,
+  // then for the last time.
+  using DeviceWorks = std::function<std::vector<DeviceWork>(bool last)>;
+  void follow_devices(DeviceWorks works) { works_ = std::move(works); }  // before the first start
+
   // inferred: nobody has said that the step ended then.
   void step(int64_t number, double at, bool inferred);
   void mark(const std::string& text);
@@ -99,9 +106,11 @@ class Timeline {
   void stop_locked();
   // The writing thread, or with it stopped.
   void loop();
-  void flush();
+  void flush(bool last);
   void format(const Event& event);
+  void format(const DeviceWork& work);
   const Track& track(const What& what);
+  // Of a name; the first time, it is introduced.
   Name& row(const std::string& name);
   std::string introduction(const std::string& name, int64_t id) const;
   std::string head();
@@ -115,6 +124,7 @@ class Timeline {
   void complete(const Track& track, const char* name, double from, double to, const Life* life);
 
   const Identity identity_;
+  DeviceWorks works_;
   std::mutex life_mutex_;  // start and stop, one at a time
   std::atomic<bool> active_{false};
   std::atomic<bool> mark_cycles_{false};

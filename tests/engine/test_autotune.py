@@ -12,6 +12,7 @@ import re
 import pytest
 import yaml
 from processes import Processes
+from standin_gpu import standin_env
 from tests_support import run_world
 
 from horovod.common import config
@@ -99,6 +100,54 @@ def test_a_planted_bad_setting_is_found(tmp_path, start):
     assert int(found["HOROVOD_FUSION_THRESHOLD"]) == float(seen[-1]["tensor_fusion_threshold"]) * (1 << 20)
     for column in ("chunk_bytes", "small_bytes", "spin_us", "gpu_direct_bytes"):
         assert float(found[f"HOROVOD_{column.upper()}"]) == float(seen[-1][column])
+
+
+def train_on_gpu(steps, counts, until):
+    """Steps of gradients on a stand-in GPU of each rank, which can go both ways. Returns how they went."""
+    import os
+
+    import numpy as np
+    from standin_gpu import Gpu
+
+    import horovod.numpy as hvd
+    from horovod.common import constants, engine, gpu_report
+
+    hvd.init()
+    gpu = Gpu(hvd.rank())
+    gradients = [(f"gradient{i}", gpu.allocate(n), n) for i, n in enumerate(counts)]
+    for step in range(steps):
+        requests = []
+        for name, memory, n in gradients:
+            gpu.fill(memory, hvd.rank() + step, n)
+            requests.append(engine.request(constants.ALLREDUCE, name, constants.FLOAT32, (n,), memory, memory,
+                                           device=gpu.device, stream=gpu.stream))  # fmt: skip
+        handle = engine.submit(requests)
+        engine.wait(handle)
+        engine.release(handle)
+        for _, memory, n in gradients:
+            values = gpu.read(memory, n)
+            assert values[0] == values[-1] == 2 * step + 1, step
+        if step % 10 == 9:
+            there = np.float32(hvd.rank() == 0 and os.path.exists(until))
+            if hvd.allreduce(there, op=hvd.Sum, name="there") > 0:
+                break
+    found = gpu_report.read()["sets"][0]
+    hvd.shutdown()
+    return step, found["direct_batches"], found["nccl_batches"]
+
+
+def test_a_bad_boundary_between_the_ways_of_gpus_is_found(tmp_path):
+    """All over NCCL, which takes 5 ms here for what the direct way does at once."""
+    log, output = tmp_path / "samples.csv", tmp_path / "tuned.yaml"
+    env = settings(log, output, HOROVOD_AUTOTUNE_START="gpu_direct_bytes=0",
+                   HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES="4")  # fmt: skip
+    found = run_world(train_on_gpu, 2, env={**env, **standin_env(), "STANDIN_NCCL_US": "5000"},
+                      args=(1000, [3000, 500], str(output)))  # fmt: skip
+    assert found[0] == found[1] and found[0][0] < 999, "it did not stop"
+    assert found[0][1] > 0 and found[0][2] > 0, "it tried only one way"
+    seen = rows(log)
+    assert seen[0]["gpu_direct_bytes"] == "0"
+    assert seen[-1]["phase"] == "best" and int(seen[-1]["gpu_direct_bytes"]) >= 14_000, seen
 
 
 CHANGING = """

@@ -5,11 +5,13 @@ with and without MPS, several hosts, and deaths in mid-collective."""
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from processes import Processes
 from standin_gpu import standin_env
 from tests_support import run_world
+from world import World
 
 COUNT = 300_000  # more than one tile, and not a whole number of them
 
@@ -91,6 +93,45 @@ def test_verbs(way):
         assert report["driver"] == 13000
         if "nccl" in report:
             assert (report["nccl"], report["nccl_origin"]) == ("2.28.9", "given")
+
+
+def reduce_once(name: str) -> dict:
+    """One allreduce on GPU 0, which all ranks share; the engine goes on. Returns its report on the GPU."""
+    from standin_gpu import Gpu
+
+    import horovod.numpy as hvd
+    from horovod.common import constants, engine, gpu_report
+
+    hvd.init()
+    gpu = Gpu(0)
+    memory = gpu.allocate(COUNT)
+    gpu.fill(memory, hvd.rank() + 1.0, COUNT)
+    request = engine.request(
+        constants.ALLREDUCE, name, constants.FLOAT32, (COUNT,), memory, memory, device=0, stream=gpu.stream
+    )
+    engine.run_released(request)
+    assert gpu.read(memory, COUNT) == [hvd.size() * (hvd.size() + 1) / 2] * COUNT
+    return gpu_report.read()["sets"][0]
+
+
+def test_jobs_that_share_a_gpu_leave_each_other_room():
+    """Of the 8 blocks that fit on a stand-in 6 may wait: 1 a rank for a job of four, 1 for the next of two,
+    none for the third, which takes turns, until another one ends."""
+    env = {**standin_env(), "HOROVOD_GPU_OPERATIONS": "direct"}
+
+    def start(size):
+        world = World(size, env=env)
+        return world, world.run(reduce_once, "t")[0]
+
+    jobs = [start(4), start(2), start(2)]
+    assert [(found["spins"], found["blocks"]) for _, found in jobs[:2]] == [(True, 1), (True, 1)]
+    assert not jobs[2][1]["spins"] and "other jobs fill the GPU of rank 0" in jobs[2][1]["way"]
+    jobs[0][0].close()
+    jobs.append(start(2))
+    assert (jobs[3][1]["spins"], jobs[3][1]["blocks"]) == (True, 2)
+    for world, _ in jobs[1:]:
+        world.close()
+    assert os.listdir(env["CUDA_MPS_PIPE_DIRECTORY"]) == []
 
 
 DEATH = """

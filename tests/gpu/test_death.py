@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 in mid-collective, each way: the others hear of it, their GPU is let go, their process goes on."""
+"""kill -9 in mid-collective, each way: the others hear of it, their GPU is let go, their process goes on.
+And what else a GPU or NCCL refuses, with what to do."""
 
 from __future__ import annotations
 
@@ -78,3 +79,45 @@ def test_init_after_shutdown(way):
         for rank in range(2):
             assert ranks.heard(rank, timeout=90) == "done"
         assert ranks.finish() == [0, 0]
+
+
+REFUSED = """
+import torch
+import horovod.torch as hvd
+hvd.init()
+torch.cuda.set_device(0)
+say("ready")
+x = torch.ones(1000, device="cuda")
+{before}
+attempt(lambda: hvd.allreduce_(x, name="x"))
+"""
+
+
+def refused(way: str, before: str) -> list:
+    """What both ranks of a job are told when they reduce a tensor."""
+    with Processes(REFUSED.replace("{before}", before), 2, env=way_env(way)) as ranks:
+        assert [ranks.heard(rank, timeout=90) for rank in range(2)] == ["ready", "ready"]
+        return [ranks.heard(rank, timeout=90) for rank in range(2)]
+
+
+def test_two_ranks_on_one_gpu_are_told_so_by_nccl():
+    for outcome in refused("NCCL", ""):
+        assert "Duplicate GPU detected" in outcome["text"], outcome
+        assert "HOROVOD_GPU_OPERATIONS=direct" in outcome["text"], outcome
+
+
+def test_a_full_gpu():
+    """Other tests must not run beside it: rank 0 takes all memory but for some MiB."""
+    fill = """
+hog = []
+size = torch.cuda.mem_get_info()[0] if hvd.rank() == 0 else 0
+while size > 4 << 20:
+    try:
+        hog.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+    except torch.cuda.OutOfMemoryError:
+        size //= 2
+hvd.barrier()
+"""
+    for outcome in refused("direct", fill):
+        assert "of memory on GPU 0" in outcome["text"] and "are free" in outcome["text"], outcome
+        assert "rank " in outcome["text"], outcome  # either may be the one that runs out

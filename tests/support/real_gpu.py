@@ -20,7 +20,11 @@ _NCCL_ALONE = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DI
 
 def way_env(way: str) -> Dict[str, str]:
     """What all ranks of a world need so that their GPU tensors go this way."""
-    env = {"HOROVOD_GPU_OPERATIONS": way, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    env = {
+        "HOROVOD_GPU_OPERATIONS": way,
+        "HOROVOD_TIMELINE": "DYNAMIC",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
     return {**env, **_NCCL_ALONE} if way == "NCCL" else env
 
 

@@ -10,10 +10,12 @@ A stand-in's memory is host memory, so any address will do as device memory.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import subprocess
 import sys
+import tempfile
 from typing import Any, Callable, Dict
 
 from horovod.runner import driver_gpu
@@ -43,7 +45,10 @@ def standin_env() -> Dict[str, str]:
         stdout=subprocess.DEVNULL,
         env=env,
     )
-    return paths
+    # Claims of places on these GPUs concern nobody but the tests of this process.
+    folder = tempfile.TemporaryDirectory(prefix="hvd-standin-")
+    atexit.register(folder.cleanup)
+    return {**paths, "CUDA_MPS_PIPE_DIRECTORY": folder.name}
 
 
 class Gpu(driver_gpu.Gpu):

@@ -77,7 +77,7 @@ void Verbs::adasum(const PlannedBatch& batch) {
     in.push_back({tensor ? tensor->input : nullptr, mine + starts[t] * item, count});
     if (tensor) out.push_back({mine + starts[t] * item, tensor->output, count});
   }
-  tools_.converter.run(dtype, dtype, scaling_for(dtype, first.prescale, 1), in, stream_);
+  pack(dtype, dtype, scaling_for(dtype, first.prescale, 1), in);
 
   // Transpose: vectors + i * (my share's bytes) is what member i has of my share.
   std::vector<size_t> bytes(n * n);
@@ -115,7 +115,7 @@ void Verbs::adasum(const PlannedBatch& batch) {
     counts[i] *= item;
   }
   group_.all_gather(vector(0), mine, begins, counts, stream_);
-  tools_.converter.run(dtype, dtype, scaling_for(dtype, first.postscale, 1), out, stream_);
+  unpack(dtype, dtype, scaling_for(dtype, first.postscale, 1), out);
 }
 
 }  // namespace hvd::cuda

@@ -4,19 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "paths/cuda/arguments.h"
-
 namespace hvd::cuda {
 namespace {
-
-bool same_gpu(const Candidate& a, const Candidate& b) {
-  return a.host == b.host && std::memcmp(a.gpu.bytes, b.gpu.bytes, sizeof a.gpu.bytes) == 0;
-}
-
-int sharing(const std::vector<Candidate>& members, const Candidate& one) {
-  return static_cast<int>(
-      std::count_if(members.begin(), members.end(), [&](const Candidate& m) { return same_gpu(m, one); }));
-}
 
 std::string version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
@@ -63,6 +52,15 @@ std::string lower(std::string text) {
 
 }  // namespace
 
+bool same_gpu(const Candidate& a, const Candidate& b) {
+  return a.host == b.host && std::memcmp(a.gpu.bytes, b.gpu.bytes, sizeof a.gpu.bytes) == 0;
+}
+
+int sharing(const std::vector<Candidate>& members, const Candidate& one) {
+  return static_cast<int>(
+      std::count_if(members.begin(), members.end(), [&](const Candidate& m) { return same_gpu(m, one); }));
+}
+
 bool parse_wanted(const std::string& text, Wanted* out) {
   for (Wanted w : {Wanted::kAuto, Wanted::kNccl, Wanted::kDirect, Wanted::kHost})
     if (lower(text) == lower(wanted_name(w))) {
@@ -95,15 +93,18 @@ Choice choose(const std::vector<Candidate>& members, size_t direct_up_to) {
   std::string no_library = no_nccl(members);
   const Candidate* shared = first_sharer(members);
 
-  // Blocks that spin wait for blocks of the other ranks: all of them must run at a time, with room left for others.
-  c.spins = true;
+  // Blocks that spin wait for blocks of the other ranks: all of them must run at a time.
+  std::string how;  // where they take turns, why
   c.blocks = kMostBlocks;
   for (const Candidate& m : members) {
     int ranks = sharing(members, m);
-    if (ranks > 1 && !m.mps) c.spins = false;
-    c.blocks = std::clamp(m.capacity * 3 / 4 / ranks, 1, c.blocks);
+    c.blocks = std::clamp(most_spinning(m.capacity) / ranks, 1, c.blocks);
+    if (ranks > 1 && !m.mps) how = " (ranks share a GPU without MPS and take turns: nvidia-cuda-mps-control -d)";
+    else if (m.room < 1 && how.empty())
+      how = " (other jobs fill the GPU of rank " + std::to_string(m.rank) + ": ranks take turns)";
   }
-  const std::string how = c.spins ? "" : " (ranks share a GPU without MPS and take turns: nvidia-cuda-mps-control -d)";
+  for (const Candidate& m : members) c.blocks = std::min(c.blocks, std::max(m.room, 1));
+  c.spins = how.empty();
 
   switch (wanted) {
     case Wanted::kHost: c.reason = "through host memory, as asked for"; break;

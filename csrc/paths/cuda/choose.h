@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "paths/cuda/arguments.h"
 #include "paths/cuda/driver_abi.h"
 
 namespace hvd::cuda {
@@ -23,11 +24,12 @@ struct Candidate {
   int32_t host = 0;
   Wanted wanted = Wanted::kAuto;
   Uuid gpu{};
-  bool mps = false;       // its GPU runs several processes at a time
-  int32_t capacity = 0;   // blocks of the direct kernels its GPU can run at a time
-  int32_t nccl = 0;       // version, e.g. 22809; 0: none
-  std::string no_nccl;    // why not
-  std::string no_direct;  // empty: it can show memory and map that of the others
+  bool mps = false;            // its GPU runs several processes at a time
+  int32_t capacity = 0;        // blocks of the direct kernels its GPU can run at a time
+  int32_t room = kMostBlocks;  // those of a rank for which its GPU has places, other jobs considered
+  int32_t nccl = 0;            // version, e.g. 22809; 0: none
+  std::string no_nccl;         // why not
+  std::string no_direct;       // empty: it can show memory and map that of the others
 };
 
 struct Choice {
@@ -43,6 +45,14 @@ struct Choice {
   // Whether a batch of so many bytes goes the direct way; where not, over NCCL or the host.
   bool goes_direct(size_t bytes) const { return direct && (!nccl || bytes <= direct_up_to); }
 };
+
+bool same_gpu(const Candidate& a, const Candidate& b);
+// How many members of the same host have the GPU of this one, itself included.
+int sharing(const std::vector<Candidate>& members, const Candidate& one);
+
+// Blocks that spin of all jobs on a GPU together. The rest is for kernels that they wait for: what comes before them in
+// the streams of other ranks must find a place too.
+inline int most_spinning(int capacity) { return capacity * 3 / 4; }
 
 Choice choose(const std::vector<Candidate>& members, size_t direct_up_to);
 

@@ -49,9 +49,11 @@ void CudaPath::prepare(const hvd_request& request, Tensor& tensor, const Tensor*
   if (request.kind == HVD_JOIN || request.ready_event) return;
   try {
     bool shared = before && before->ready && before->device == tensor.device && before->stream == tensor.stream;
-    tensor.ready =
-        shared ? before->ready
-               : ready_.after(tensor.device, static_cast<Stream>(request.stream), tensor.late, tensor.description.name);
+    // Who is served on its own stream needs no moment; a timeline wants to know when that had its input.
+    bool late = tensor.late && !(tensor.in_stream && traced_);
+    tensor.ready = shared ? before->ready
+                          : ready_.after(tensor.device, static_cast<Stream>(request.stream), late, traced_,
+                                         tensor.description.name);
   } catch (const CudaError& e) {
     throw Refused(HVD_UNKNOWN, tensor.description.name + ": " + e.what());
   }
@@ -97,6 +99,7 @@ Team& CudaPath::team_of(const PlannedBatch& batch) {
 void CudaPath::start(PlannedBatch& batch, BatchEnd& end) {
   try {
     if (aborted_) throw JobAborted("a collective was aborted");
+    traced_ = batch.phases != nullptr;
     Team& team = team_of(batch);
     if (aborted_) team.abort();  // it may be too new for abort() to have seen it
     if (team.choice().error.empty()) team.run(batch, bytes_of(batch));
@@ -143,6 +146,26 @@ void CudaPath::copy_output(Tensor& tensor, void* to, void* stream) {
   auto raw = static_cast<Stream>(stream);
   if (bytes) HVD_CUDA(copy_async, address_of(to), block->address, bytes, raw);
   block->last_use = device->record(raw);
+}
+
+std::vector<DeviceWork> CudaPath::take_work(bool last) {
+  std::vector<DeviceWork> done;
+  std::lock_guard<std::mutex> lock(mutex_);
+  try {
+    for (auto& [device, tools] : tools_) tools->trace.take(&done, last);
+  } catch (const CudaError&) {  // whoever looks next at a result hears of it
+  }
+  return done;
+}
+
+std::vector<int> CudaPath::descriptors() const {
+  std::vector<int> found;
+  // In a child the thread that holds it may not be there to let go.
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock) return found;
+  for (auto& [device, tools] : tools_)
+    if (int fd = tools->room.descriptor(); fd >= 0) found.push_back(fd);
+  return found;
 }
 
 std::string CudaPath::report() {

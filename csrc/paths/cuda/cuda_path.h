@@ -35,7 +35,9 @@ class CudaPath : public DataPath {
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
   void copy_output(Tensor& tensor, void* to, void* stream) override;
+  std::vector<DeviceWork> take_work(bool last) override;
   std::string report() override;
+  std::vector<int> descriptors() const override;
 
  private:
   Team& team_of(const PlannedBatch& batch);
@@ -45,11 +47,12 @@ class CudaPath : public DataPath {
   const Topology& topology_;
   HostPath& host_;
   Settings settings_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
   ReadyPoints ready_;
   std::atomic<int> used_device_{-1};  // where a rank that has joined makes its zeros
+  std::atomic<bool> traced_{false};   // a timeline runs
   std::atomic<bool> aborted_{false};
 };
 

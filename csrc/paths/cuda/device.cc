@@ -30,7 +30,14 @@ InContext::~InContext() {
   if (pushed_) driver().context_pop(&popped);
 }
 
-Event::~Event() { device_->take_back(raw_); }
+Event::~Event() { device_->take_back(raw_, timed_); }
+
+bool Event::since(const Event& earlier, double* seconds) const {
+  float milliseconds = 0;
+  if (driver().event_elapsed(&milliseconds, earlier.raw_, raw_) != kSuccess) return false;
+  *seconds = milliseconds * 1e-3;
+  return true;
+}
 
 bool Event::reached() const { return driver().event_query(raw_) != kNotReady; }
 
@@ -64,6 +71,7 @@ Device::~Device() {
   if (cuda.context_push(context_) == kSuccess) {
     for (auto& [lane, s] : streams_) cuda.stream_destroy(s);
     for (RawEvent e : idle_) cuda.event_destroy(e);
+    for (RawEvent e : idle_timed_) cuda.event_destroy(e);
     cuda.context_pop(&popped);
   }
   cuda.primary_release(number);
@@ -91,25 +99,26 @@ bool Device::drained(Stream stream, double seconds) const {
   return true;
 }
 
-EventPtr Device::record(Stream stream) {
+EventPtr Device::record(Stream stream, bool timed) {
   RawEvent raw = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!idle_.empty()) {
-      raw = idle_.back();
-      idle_.pop_back();
+    std::vector<RawEvent>& idle = timed ? idle_timed_ : idle_;
+    if (!idle.empty()) {
+      raw = idle.back();
+      idle.pop_back();
     }
   }
   InContext in(*this);
-  if (!raw) HVD_CUDA(event_create, &raw, kEventDisableTiming);
-  auto event = std::make_shared<Event>(shared_from_this(), raw);
+  if (!raw) HVD_CUDA(event_create, &raw, timed ? kEventTimed : kEventDisableTiming);
+  auto event = std::make_shared<Event>(shared_from_this(), raw, timed);
   HVD_CUDA(event_record, raw, stream);
   return event;
 }
 
-void Device::take_back(RawEvent raw) noexcept {
+void Device::take_back(RawEvent raw, bool timed) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  idle_.push_back(raw);
+  (timed ? idle_timed_ : idle_).push_back(raw);
 }
 
 int Device::attribute(int which, int fallback) const {

@@ -34,7 +34,8 @@ class InContext {
 // A point in a stream. It goes back to its device's pool when nobody holds it any more.
 class Event : public DevicePoint {
  public:
-  Event(std::shared_ptr<Device> device, RawEvent raw) : device_(std::move(device)), raw_(raw) {}
+  Event(std::shared_ptr<Device> device, RawEvent raw, bool timed)
+      : device_(std::move(device)), raw_(raw), timed_(timed) {}
   ~Event() override;
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -44,10 +45,14 @@ class Event : public DevicePoint {
   void precede(void* stream) const override;
   Device& device() const { return *device_; }
   RawEvent raw() const { return raw_; }
+  bool timed() const { return timed_; }
+  // From another one to this; both have times and were reached. False: the driver does not know.
+  bool since(const Event& earlier, double* seconds) const;
 
  private:
   std::shared_ptr<Device> device_;
   RawEvent raw_;
+  const bool timed_;
 };
 using EventPtr = std::shared_ptr<Event>;
 
@@ -65,8 +70,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // What the collectives run on; `lane` counts from 0 and makes a further stream when it is new. They come before the
   // framework's kernels when both could run.
   Stream stream(int lane);
-  // An event recorded on a stream of this device now.
-  EventPtr record(Stream stream);
+  // An event recorded on a stream of this device now; one with a time costs the device more.
+  EventPtr record(Stream stream, bool timed = false);
   // Whether the stream has nothing left to do; asks for up to `seconds`.
   bool drained(Stream stream, double seconds) const;
 
@@ -82,12 +87,13 @@ class Device : public std::enable_shared_from_this<Device> {
 
  private:
   friend class Event;
-  void take_back(RawEvent raw) noexcept;
+  void take_back(RawEvent raw, bool timed) noexcept;
 
   Context context_ = nullptr;
   std::mutex mutex_;
   std::map<int, Stream> streams_;  // by lane
   std::vector<RawEvent> idle_;
+  std::vector<RawEvent> idle_timed_;
 };
 
 // Device memory that grows when more is asked for and is freed with its owner. What was in it is lost. Growing waits
@@ -129,8 +135,9 @@ class Pinned {
 
 // Lanes of Device::stream beyond those of the collectives.
 constexpr int kRescueLane = 16;
-constexpr int kDownLane = 17;  // copies to the host
-constexpr int kUpLane = 18;    // and back
+constexpr int kDownLane = 17;   // copies to the host
+constexpr int kUpLane = 18;     // and back
+constexpr int kClockLane = 19;  // nothing but events of trace.h
 
 inline Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 inline char* pointer_to(Address a) { return reinterpret_cast<char*>(a); }

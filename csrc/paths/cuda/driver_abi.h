@@ -39,6 +39,7 @@ enum : Result {
 };
 
 enum : unsigned {
+  kEventTimed = 0,
   kEventDisableTiming = 2,
   kStreamNonBlocking = 1,
   kHostPortable = 1,
@@ -98,6 +99,7 @@ enum : int { kCaptureNone = 0 };  // CUstreamCaptureStatus
   X(event_destroy, cuEventDestroy_v2, (RawEvent))                                          \
   X(event_record, cuEventRecord, (RawEvent, Stream))                                       \
   X(event_query, cuEventQuery, (RawEvent))                                                 \
+  X(event_elapsed, cuEventElapsedTime, (float*, RawEvent, RawEvent))                       \
   X(ipc_memory_handle, cuIpcGetMemHandle, (IpcHandle*, Address))                           \
   X(ipc_memory_open, cuIpcOpenMemHandle_v2, (Address*, IpcHandle, unsigned))               \
   X(ipc_memory_close, cuIpcCloseMemHandle, (Address))                                      \

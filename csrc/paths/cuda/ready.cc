@@ -8,7 +8,12 @@ namespace hvd::cuda {
 
 EventPtr ReadyPoint::noted() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!event_) event_ = device->record(stream);
+  if (!event_) event_ = device->record(stream, timed);
+  return event_;
+}
+
+EventPtr ReadyPoint::event() const {
+  std::lock_guard<std::mutex> lock(mutex_);
   return event_;
 }
 
@@ -26,11 +31,13 @@ void ReadyPoint::precede(void* other) const {
   noted()->precede(other);
 }
 
-std::shared_ptr<ReadyPoint> ReadyPoints::after(int device, Stream stream, bool late, const std::string& name) {
+std::shared_ptr<ReadyPoint> ReadyPoints::after(int device, Stream stream, bool late, bool timed,
+                                               const std::string& name) {
   std::lock_guard<std::mutex> lock(mutex_);
   // One that is open stays so for what is given to the stream before this returns: it is noted after that.
   bool fits = last_ && last_->device->number == device && last_->stream == stream && !is_per_thread(stream);
-  if (!fits || !last_->open()) last_ = std::make_shared<ReadyPoint>(fits ? last_->device : Device::get(device), stream);
+  if (!fits || !last_->open())
+    last_ = std::make_shared<ReadyPoint>(fits ? last_->device : Device::get(device), stream, timed);
   std::shared_ptr<ReadyPoint> point = last_;
   if (point->device->capturing(stream)) {
     last_.reset();

@@ -18,10 +18,12 @@ inline bool is_per_thread(const void* stream) { return reinterpret_cast<uintptr_
 
 class ReadyPoint : public DevicePoint {
  public:
-  ReadyPoint(std::shared_ptr<Device> device, Stream stream) : device(std::move(device)), stream(stream) {}
+  ReadyPoint(std::shared_ptr<Device> device, Stream stream, bool timed)
+      : device(std::move(device)), stream(stream), timed(timed) {}
 
   const std::shared_ptr<Device> device;
   const Stream stream;
+  const bool timed;  // the moment is noted with its time
 
   // Any thread. Notes the moment, unless that was done.
   void note() const;
@@ -29,6 +31,8 @@ class ReadyPoint : public DevicePoint {
   bool open() const;
   bool reached() const override;
   void precede(void* stream) const override;
+  // Null: it was not noted.
+  EventPtr event() const;
 
  private:
   EventPtr noted() const;
@@ -39,9 +43,9 @@ class ReadyPoint : public DevicePoint {
 // The last point of the stream that was used last. Any thread.
 class ReadyPoints {
  public:
-  // A point after everything that the stream was given. late: it may be noted later. Throws CudaError, and Refused with
-  // `name` for a stream that is being captured into a graph.
-  std::shared_ptr<ReadyPoint> after(int device, Stream stream, bool late, const std::string& name);
+  // A point after everything that the stream was given. late: it may be noted later. timed: with its time. Throws
+  // CudaError, and Refused with `name` for a stream that is being captured into a graph.
+  std::shared_ptr<ReadyPoint> after(int device, Stream stream, bool late, bool timed, const std::string& name);
 
  private:
   std::mutex mutex_;

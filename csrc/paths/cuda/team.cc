@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "paths/cuda/alone.h"
@@ -114,11 +115,13 @@ struct Team::Hello {
 
 struct Team::Answer {
   std::string no_direct;
+  int32_t room = kMostBlocks;
   std::vector<NcclId> ids;
 
   std::string encode() const {
     Writer out;
     out.put_text(no_direct);
+    out.put(room);
     out.put_list(ids);
     return out.take();
   }
@@ -126,6 +129,7 @@ struct Team::Answer {
     Reader in(bytes);
     Answer a;
     a.no_direct = in.get_text();
+    a.room = in.get<int32_t>();
     a.ids = in.get_list<NcclId>();
     in.expect_end();
     return a;
@@ -215,6 +219,7 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
   if (choice_.error.empty()) {
     Answer mine;
     if (choice_.direct) mine.no_direct = map_peers(hellos, batch.seq);
+    if (choice_.direct && choice_.spins) mine.room = claim_room(members);
     if (me_ == 0 && nccl_library_ && members[0].nccl) {
       mine.ids.resize(static_cast<size_t>(std::max<int64_t>(settings.num_nccl_streams, 1)));
       for (NcclId& id : mine.ids) {
@@ -227,8 +232,10 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
     }
     std::vector<Answer> answers;
     for (const std::string& words : gather(host_, batch, mine.encode())) answers.push_back(Answer::decode(words));
-    for (size_t i = 0; i < members.size(); ++i)
+    for (size_t i = 0; i < members.size(); ++i) {
       if (members[i].no_direct.empty()) members[i].no_direct = answers[i].no_direct;
+      members[i].room = answers[i].room;
+    }
     choice_ = choose(members, up_to);
     if (choice_.direct)
       direct_ = std::make_unique<Direct>(*tools_, std::move(peers_), me_, n_, choice_.spins, choice_.blocks);
@@ -246,6 +253,16 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
   if (me_ == 0)
     HVD_LOG(Info, "[" << members[0].rank << "]: GPU tensors of process set " << process_set_ << " (" << n_
                       << " ranks) go " << (choice_.error.empty() ? choice_.reason : "nowhere: " + choice_.error));
+}
+
+// One rank claims for all that share its GPU. Its groups run one after the other, so they use the same places.
+int32_t Team::claim_room(const std::vector<Candidate>& members) {
+  const Candidate& self = members[static_cast<size_t>(me_)];
+  if (!self.mps) return kMostBlocks;  // it has the GPU for itself while it runs
+  for (int i = 0; i < me_; ++i)
+    if (same_gpu(members[static_cast<size_t>(i)], self)) return kMostBlocks;
+  int ranks = sharing(members, self);
+  return tools_->room.claim(ranks * choice_.blocks, most_spinning(self.capacity)) / ranks;
 }
 
 Group& Team::pick(const PlannedBatch& batch, size_t bytes, int* lane) {
@@ -269,7 +286,10 @@ void Team::run(PlannedBatch& batch, size_t bytes) {
   Group& group = pick(batch, bytes, &lane);
   Order& order = tools_->order(lane);
   Stream stream = group.any_stream() ? stream_of(batch, order.own) : order.own;
-  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream).run(batch);
+  std::optional<Marks> marks;
+  if (batch.phases) marks = tools_->trace.of(batch, bytes, lane, group.name());
+  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream, marks ? &*marks : nullptr).run(batch);
+  if (marks) tools_->trace.add(std::move(*marks));
 }
 
 // Groups wait for their own streams when they end.

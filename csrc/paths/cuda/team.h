@@ -49,6 +49,8 @@ class Team {
   Hello introduce(const PlannedBatch& batch, const std::vector<int>& host_of_rank, const Settings& settings);
   // Maps the others' memory and reads a word of each, which proves that it can be reached.
   std::string map_peers(const std::vector<Hello>& hellos, uint64_t seq);
+  // Blocks of each rank for which there are places on this rank's GPU, if it is for this one to claim them.
+  int32_t claim_room(const std::vector<Candidate>& members);
   Group& pick(const PlannedBatch& batch, size_t bytes, int* lane);
 
   std::shared_ptr<Tools> tools_;

@@ -10,7 +10,9 @@
 #include "paths/cuda/device.h"
 #include "paths/cuda/modules.h"
 #include "paths/cuda/outputs.h"
+#include "paths/cuda/room.h"
 #include "paths/cuda/stop_word.h"
+#include "paths/cuda/trace.h"
 
 namespace hvd::cuda {
 
@@ -38,12 +40,20 @@ class Order {
 
 struct Tools {
   explicit Tools(const std::shared_ptr<Device>& d)
-      : device(d), modules(d), stop(d), converter(modules, stop), outputs(std::make_shared<Outputs>(d)) {}
+      : device(d),
+        modules(d),
+        stop(d),
+        converter(modules, stop),
+        outputs(std::make_shared<Outputs>(d)),
+        room(d->uuid()),
+        trace(d) {}
   std::shared_ptr<Device> device;
   Modules modules;
   StopWord stop;
   Converter converter;
   std::shared_ptr<Outputs> outputs;
+  Room room;
+  Trace trace;
 
   Order& order(int lane) { return orders_.try_emplace(lane, device->stream(lane)).first->second; }
 

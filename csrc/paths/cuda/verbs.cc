@@ -5,6 +5,7 @@
 
 #include "horovod/core.h"
 #include "paths/cuda/fuse.h"
+#include "paths/cuda/ready.h"
 #include "util/dtype.h"
 
 namespace hvd::cuda {
@@ -58,6 +59,7 @@ void Verbs::run(PlannedBatch& batch) {
   InContext in(*tools_.device);
   order_.follow(stream_);
   await_inputs(batch);
+  if (marks_) marks_->begin(stream_);
   switch (batch.kind) {
     case HVD_ALLREDUCE:
       if (batch.agreed[0]->description.reduce_op == HVD_ADASUM && group_.n > 1) adasum(batch);
@@ -78,6 +80,23 @@ void Verbs::run(PlannedBatch& batch) {
   order_.done(stream_, std::move(done));
 }
 
+void Verbs::passed(const char* part) {
+  if (marks_) marks_->passed(part, stream_);
+}
+
+void Verbs::pack(int from, int to, const Scaling& scaling, const std::vector<Segment>& segments) {
+  if (segments.empty()) return;
+  tools_.converter.run(from, to, scaling, segments, stream_);
+  passed("PACK");
+}
+
+void Verbs::unpack(int from, int to, const Scaling& scaling, const std::vector<Segment>& segments) {
+  passed(group_.name());
+  if (segments.empty()) return;
+  tools_.converter.run(from, to, scaling, segments, stream_);
+  passed("UNPACK");
+}
+
 void Verbs::await_inputs(const PlannedBatch& batch) {
   const DevicePoint* last = nullptr;
   for (const Tensor* tensor : batch.tensors) {
@@ -87,6 +106,7 @@ void Verbs::await_inputs(const PlannedBatch& batch) {
     } else if (tensor->ready.get() != last) {
       last = tensor->ready.get();
       last->precede(stream_);
+      if (marks_) marks_->input(static_cast<const ReadyPoint*>(last)->event());
     }
   }
 }
@@ -155,11 +175,11 @@ void Verbs::allreduce(const PlannedBatch& batch) {
     }
   }
 
-  tools_.converter.run(travel.dtype, travel.wire, travel.before, in, stream_);
+  pack(travel.dtype, travel.wire, travel.before, in);
   group_.begin();
   for (const Item& item : items) group_.all_reduce(travel.reduce, item.in, item.out, item.count, stream_);
   group_.end();
-  tools_.converter.run(travel.wire, travel.dtype, travel.after, out, stream_);
+  unpack(travel.wire, travel.dtype, travel.after, out);
 }
 
 void Verbs::reducescatter(const PlannedBatch& batch) {
@@ -200,13 +220,14 @@ void Verbs::reducescatter(const PlannedBatch& batch) {
       char* buffer = nullptr;
       if (!aligned(in) || !aligned(out)) {  // this rank alone
         buffer = space_.fused.reserve(round_up(all * travel.item, 16) + counts[me] * travel.item);
-        tools_.converter.run(travel.dtype, travel.wire, kUnscaled, {{in, buffer, all}}, stream_);
+        pack(travel.dtype, travel.wire, kUnscaled, {{in, buffer, all}});
         in = buffer;
         out = buffer + round_up(all * travel.item, 16);
       }
       group_.reduce_scatter(travel.reduce, in, out, begins, counts, stream_);
-      if (buffer)
-        tools_.converter.run(travel.wire, travel.dtype, kUnscaled, {{out, cut.tensor->output, counts[me]}}, stream_);
+      std::vector<Segment> back;
+      if (buffer) back.push_back({out, cut.tensor->output, counts[me]});
+      unpack(travel.wire, travel.dtype, kUnscaled, back);
       return;
     }
   }
@@ -233,9 +254,9 @@ void Verbs::reducescatter(const PlannedBatch& batch) {
       at += round_up(count, vector);
     }
   }
-  tools_.converter.run(travel.dtype, travel.wire, travel.before, in, stream_);
+  pack(travel.dtype, travel.wire, travel.before, in);
   group_.reduce_scatter(travel.reduce, buffer, result, begins, counts, stream_);
-  tools_.converter.run(travel.wire, travel.dtype, travel.after, out, stream_);
+  unpack(travel.wire, travel.dtype, travel.after, out);
 }
 
 void Verbs::allgather(const PlannedBatch& batch) {
@@ -282,13 +303,13 @@ void Verbs::allgather(const PlannedBatch& batch) {
       at += round_up(size, 16);
     }
   }
-  tools_.converter.run(HVD_UINT8, HVD_UINT8, kUnscaled, in, stream_);
+  pack(HVD_UINT8, HVD_UINT8, kUnscaled, in);
   group_.begin();
   if (buffer) group_.all_gather(buffer + places[me], buffer, places, blocks, stream_);
   for (size_t t : plan.alone)
     group_.all_gather(batch.tensors[t]->input, batch.tensors[t]->output, begins_of(bytes[t]), bytes[t], stream_);
   group_.end();
-  tools_.converter.run(HVD_UINT8, HVD_UINT8, kUnscaled, out, stream_);
+  unpack(HVD_UINT8, HVD_UINT8, kUnscaled, out);
 }
 
 void Verbs::broadcast(const PlannedBatch& batch) {
@@ -297,6 +318,7 @@ void Verbs::broadcast(const PlannedBatch& batch) {
   auto root = std::lower_bound(members.begin(), members.end(), tensor.description.root) - members.begin();
   char* out = place_output(tensor, tensor.shape);
   group_.broadcast(tensor.input, out, tensor.bytes, static_cast<int>(root), stream_);
+  passed(group_.name());
 }
 
 void Verbs::alltoall(const PlannedBatch& batch) {
@@ -317,6 +339,7 @@ void Verbs::alltoall(const PlannedBatch& batch) {
   }
   char* out = place_output(tensor, shape);
   group_.all_to_all(tensor.input, out, bytes, stream_);
+  passed(group_.name());
 }
 
 }  // namespace hvd::cuda

@@ -19,8 +19,9 @@ struct Workspace {
 
 class Verbs {
  public:
-  Verbs(Tools& tools, Group& group, Workspace& space, Order& order, Stream stream)
-      : tools_(tools), group_(group), space_(space), order_(order), stream_(stream) {}
+  // marks: where it is noted when the device does what; null: nobody asks.
+  Verbs(Tools& tools, Group& group, Workspace& space, Order& order, Stream stream, Marks* marks)
+      : tools_(tools), group_(group), space_(space), order_(order), stream_(stream), marks_(marks) {}
 
   // Puts the batch on the stream; each tensor is left its output and the point when that is there.
   void run(PlannedBatch& batch);
@@ -34,6 +35,10 @@ class Verbs {
   };
 
   void await_inputs(const PlannedBatch& batch);
+  // Into the form in which they travel, and back.
+  void pack(int from, int to, const Scaling& scaling, const std::vector<Segment>& segments);
+  void unpack(int from, int to, const Scaling& scaling, const std::vector<Segment>& segments);
+  void passed(const char* part);
   char* place_output(Tensor& tensor, std::vector<int64_t> shape);
   void allreduce(const PlannedBatch& batch);
   void adasum(const PlannedBatch& batch);
@@ -47,6 +52,7 @@ class Verbs {
   Workspace& space_;
   Order& order_;
   const Stream stream_;
+  Marks* const marks_;
 };
 
 }  // namespace hvd::cuda

@@ -8,6 +8,7 @@
 //   STANDIN_FAIL=call:code:n     a call fails once with a code after n that did not, e.g. cuLaunchKernel:719:2
 //   STANDIN_NCCL_VERSION=21400
 //   STANDIN_NCCL_FAIL=call:code:text
+//   STANDIN_NCCL_US=2000         how long a reduction takes at least
 #pragma once
 
 extern "C" {

@@ -33,6 +33,7 @@ struct CUstream_st {
 };
 struct CUevent_st {
   CUctx_st* context;
+  bool timed;
   std::mutex mutex;
   std::shared_ptr<Moment> last;  // nullptr: never recorded
 
@@ -355,9 +356,10 @@ Result cuStreamIsCapturing(Stream stream, int* status) {
 }
 Result cuEventCreate(RawEvent* event, unsigned flags) {
   CALL_IN_CONTEXT("cuEventCreate");
-  if (flags != kEventDisableTiming) return kInvalidValue;
+  if (flags != kEventDisableTiming && flags != kEventTimed) return kInvalidValue;
   *event = new CUevent_st{};
   (*event)->context = context();
+  (*event)->timed = flags == kEventTimed;
   return kSuccess;
 }
 Result cuEventDestroy_v2(RawEvent event) {
@@ -383,6 +385,15 @@ Result cuEventQuery(RawEvent event) {
   CALL("cuEventQuery");
   auto moment = event->moment();
   return !moment || moment->reached() ? kSuccess : kNotReady;
+}
+Result cuEventElapsedTime(float* milliseconds, RawEvent from, RawEvent to) {
+  CALL("cuEventElapsedTime");
+  auto first = from->moment();
+  auto second = to->moment();
+  if (!from->timed || !to->timed || !first || !second) return kInvalidHandle;
+  if (!first->reached() || !second->reached()) return kNotReady;
+  *milliseconds = static_cast<float>((second->at() - first->at()) * 1e3);
+  return kSuccess;
 }
 Result cuStreamWaitEvent(Stream stream, RawEvent event, unsigned) {
   CALL("cuStreamWaitEvent");

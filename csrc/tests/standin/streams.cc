@@ -14,6 +14,7 @@ Tempo& tempo() {
 
 void Moment::reach() {
   std::lock_guard<std::mutex> lock(mutex_);
+  at_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   reached_.store(true, std::memory_order_release);
   changed_.notify_all();
 }

@@ -28,10 +28,13 @@ class Moment {
  public:
   void reach();
   void wait();
+  // By a clock that only grows; of a moment that was reached.
+  double at() const { return at_; }
   bool reached() const { return reached_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<bool> reached_{false};
+  double at_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
 };

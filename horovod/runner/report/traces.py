@@ -33,6 +33,16 @@ class Operation(NamedTuple):
     started: float
     ended: float
     last_rank: int = _UNKNOWN_RANK  # who was ready last
+    seq: int = -1  # of its batch
+
+    def on_gpu(self, there: float, began: float, ended: float) -> Operation:
+        """The same by what the GPU did: from when its input was there until its result was.
+
+        The host's times say when it was handed on, which may be long before.
+        """
+        submitted = min(max(self.submitted, there), began)
+        ready = min(max(self.ready, submitted), began)
+        return self._replace(submitted=submitted, ready=ready, started=began, ended=ended)
 
 
 class Step(NamedTuple):
@@ -105,6 +115,7 @@ class _Assembler:
         self._tensors: Dict[Any, str] = {}  # by "process" id, in files of rank 0 alone
         self._open: Dict[Tuple[Any, Any], List[_Open]] = {}  # spans begun, by (pid, tid)
         self._pending: Dict[str, _Pending] = {}  # by tensor
+        self._gpu: Dict[int, Tuple[float, float, float]] = {}  # input there, began, ended, by batch
 
     def add(self, event: Event) -> None:
         phase = event.get("ph")
@@ -131,6 +142,9 @@ class _Assembler:
         if self._trace is not None:
             for name in list(self._pending):
                 self._settle(name)
+            self._trace.operations = [
+                op.on_gpu(*self._gpu[op.seq]) if op.seq in self._gpu else op for op in self._trace.operations
+            ]
             self._trace.operations.sort(key=lambda op: (op.submitted, op.ended))
             steps = [step for step in self._trace.steps if not step.inferred] or self._trace.steps
             self._trace.steps = sorted(steps, key=lambda step: step.time)
@@ -177,7 +191,9 @@ class _Assembler:
     def _span(self, event: Event, begin: float, duration: float, before: Optional[_Pending] = None) -> None:
         assert self._trace is not None
         what, args = str(event.get("name", "")), event.get("args") or {}
-        if what == "QUEUED":
+        if event.get("cat") == "horovod_gpu":
+            self._gpu_span(what, args, begin, duration)
+        elif what == "QUEUED":
             self._pending_of(event).queued = begin
         elif what.startswith(_NEGOTIATE):
             self._settle(self._name(event))
@@ -192,6 +208,14 @@ class _Assembler:
             )
         else:
             self._trace.parts[what] = self._trace.parts.get(what, 0.0) + duration
+
+    def _gpu_span(self, what: str, args: Dict[str, Any], begin: float, duration: float) -> None:
+        assert self._trace is not None
+        if "seq" in args:
+            self._gpu[int(args["seq"])] = (begin - float(args.get("input_us", 0)), begin, begin + duration)
+        else:
+            part = f"GPU {what}"
+            self._trace.parts[part] = self._trace.parts.get(part, 0.0) + duration
 
     def _settle(self, name: str) -> None:
         """Completes what was agreed on, but has no span of its own: joins, barriers."""
@@ -215,7 +239,9 @@ class _Assembler:
                 self._trace.others.append((rank, time, ready, last))
         nbytes = int(args["bytes"]) if "bytes" in args else _bytes_of(args)
         ready = min(max(submitted, ready), max(started, submitted))
-        operation = Operation(name, kind, nbytes, submitted, ready, max(started, ready), ended, last)
+        operation = Operation(
+            name, kind, nbytes, submitted, ready, max(started, ready), ended, last, int(args.get("seq", -1))
+        )
         self._trace.operations.append(operation._replace(ended=max(ended, operation.started)))
 
     def _mark(self, event: Event) -> None:

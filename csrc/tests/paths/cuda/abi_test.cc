@@ -40,6 +40,7 @@ TEST(values_are_those_of_cuda_h) {
   CHECK_EQ(int(kOutOfMemory), int(CUDA_ERROR_OUT_OF_MEMORY));
   CHECK_EQ(int(kDeinitialized), int(CUDA_ERROR_DEINITIALIZED));
   CHECK_EQ(int(kNotReady), int(CUDA_ERROR_NOT_READY));
+  CHECK_EQ(unsigned(kEventTimed), unsigned(CU_EVENT_DEFAULT));
   CHECK_EQ(unsigned(kEventDisableTiming), unsigned(CU_EVENT_DISABLE_TIMING));
   CHECK_EQ(unsigned(kStreamNonBlocking), unsigned(CU_STREAM_NON_BLOCKING));
   CHECK_EQ(unsigned(kHostPortable), unsigned(CU_MEMHOSTALLOC_PORTABLE));

@@ -5,7 +5,9 @@
 #ifndef HOROVOD_TESTS_PATHS_CUDA_GPU_JOB_H_
 #define HOROVOD_TESTS_PATHS_CUDA_GPU_JOB_H_
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <list>
 #include <memory>
 #include <random>
@@ -18,6 +20,14 @@
 #include "util/dtype.h"
 
 namespace hvd::testing {
+
+// Claims of places on stand-in GPUs (paths/cuda/room.h) concern nobody but this test.
+struct OwnFolder {
+  OwnFolder() { setenv("CUDA_MPS_PIPE_DIRECTORY", mkdtemp(name), 1); }
+  ~OwnFolder() { std::filesystem::remove_all(name); }
+  char name[32] = "/tmp/hvd-standin-XXXXXX";
+};
+inline const OwnFolder own_folder;
 
 inline Settings gpu_settings(const std::string& operations) {
   Settings s;

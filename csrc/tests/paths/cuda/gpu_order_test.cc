@@ -3,7 +3,10 @@
 // Stream order: what comes before and after a collective, who waits for whom, how long memory lives; fusion, process
 // sets, joins, several threads.
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/check.h"
@@ -165,6 +168,49 @@ TEST(the_host_does_not_wait_for_the_device) {
     const Case c(way);
     CHECK_EQ(calls_that_wait(), before);
     job.each([&](int rank) { faults += !all(arrays[size_t(rank)]->read(), 64); });
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// A timeline does not change that: while the device stands still nothing is told, and afterwards all of it.
+TEST(a_timeline_does_not_wait_for_the_device) {
+  for (const char* way : {"direct", "NCCL"}) {
+    GpuJob job({2}, way);
+    std::atomic<long> faults{0};
+    std::vector<std::unique_ptr<Array>> arrays(2);
+    auto reduce = [&](int rank, const std::string& name) {
+      void* data = arrays[size_t(rank)]->data();
+      faults += !job.run(rank, job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, data, data)).ok();
+    };
+    char folder[] = "/tmp/hvd-gpu-order-XXXXXX";
+    const std::string path = std::string(mkdtemp(folder)) + "/t";
+    job.each([&](int rank) {
+      arrays[size_t(rank)] = std::make_unique<Array>(job.user(rank), filled(1));
+      reduce(rank, "first");
+      arrays[size_t(rank)]->read();
+      job.engine(rank).start_timeline(path + ".json", false);
+    });
+    const int before = calls_that_wait();
+    {
+      Paused paused;
+      job.each([&](int rank) {
+        for (int i = 0; i < 5; ++i) reduce(rank, "t" + std::to_string(i));
+      });
+    }
+    const Case c(way);
+    CHECK_EQ(calls_that_wait(), before);
+    job.each([&](int rank) {
+      faults += !all(arrays[size_t(rank)]->read(), 64);
+      job.engine(rank).stop_timeline();
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      std::ifstream file(path + (rank ? ".rank1.json" : ".json"));
+      const std::string text{std::istreambuf_iterator<char>(file), {}};
+      size_t spans = 0;
+      for (size_t at = text.find("input_us"); at != std::string::npos; at = text.find("input_us", at + 1)) ++spans;
+      CHECK_EQ(spans, size_t(5));
+    }
+    std::filesystem::remove_all(folder);
     CHECK_EQ(faults.load(), 0L);
   }
 }

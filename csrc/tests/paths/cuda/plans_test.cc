@@ -182,6 +182,17 @@ TEST(the_way_is_chosen_by_what_is_there) {
   CHECK(!choose(many, limit).direct && choose(many, limit).nccl);
 }
 
+TEST(places_that_other_jobs_have_are_left_to_them) {
+  std::vector<Candidate> two{member(0, 0, 0), member(1, 0, 0)};
+  CHECK_EQ(choose(two, 0).blocks, 99);
+  two[0].room = 33;  // who claims for both says so
+  CHECK_EQ(choose(two, 0).blocks, 33);
+  CHECK(choose(two, 0).spins);
+  two[0].room = 0;
+  CHECK(!choose(two, 0).spins);
+  CHECK(has(choose(two, 0).reason, "other jobs fill the GPU of rank 0"));
+}
+
 TEST(the_way_that_is_asked_for_is_taken_or_refused) {
   auto with = [](std::vector<Candidate> members, Wanted wanted) {
     for (Candidate& m : members) m.wanted = wanted;

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that share a GPU the direct way, at the same time: each gets its results."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from real_gpu import gpu_world, report
+
+
+def many_reductions() -> bool:
+    """Kernels that want all the room they may have, back to back, beside those of other jobs."""
+    import torch
+
+    import horovod.torch as hvd
+
+    x = torch.full((8 << 20,), hvd.rank() + 1.0, device="cuda")
+    results = [hvd.allreduce_async(x, op=hvd.Sum, name=f"t{i % 4}") for i in range(4)]
+    right = True
+    for i in range(200):
+        y = hvd.synchronize(results[i % 4])
+        right &= bool((y[:: 1 << 20] == hvd.size() * (hvd.size() + 1) / 2).all()) if i % 50 == 0 else True
+        results[i % 4] = hvd.allreduce_async(x, op=hvd.Sum, name=f"t{i % 4}")
+    for handle in results:
+        hvd.synchronize(handle)
+    torch.cuda.synchronize()
+    return right
+
+
+def multiprocessors() -> int:
+    import torch
+
+    return torch.cuda.get_device_properties(0).multi_processor_count
+
+
+@pytest.mark.parametrize("np, jobs", [(2, 2)], ids=["direct-2"])
+def test_jobs_beside_each_other(np, jobs):
+    worlds = [gpu_world(np, "direct") for _ in range(jobs)]
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            done = list(pool.map(lambda world: world.run(many_reductions, timeout=120), worlds))
+        assert done == [[True] * np] * jobs
+        found = [world.run(report)[0]["sets"][0] for world in worlds]
+        # Two fit on a multiprocessor, and a quarter is left for others.
+        assert all(one["direct_batches"] > 200 for one in found), found
+        assert sum(one["blocks"] * np for one in found if one["spins"]) <= 2 * multiprocessors() * 3 // 4, (
+            found
+        )
+    finally:
+        for world in worlds:
+            world.close()
