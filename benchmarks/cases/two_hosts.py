@@ -2,7 +2,9 @@
 """Two hosts: the allreduce between them beside Gloo and the MPIs, and beside iperf3 over the same wire.
 
 The wire is unlimited (then the CPU is the limit). A full run also slows it down to 1 Gbit/s (then the wire
-is). iperf3 sends one way, "iperf3 both ways" in both directions at once, as an allreduce does.
+is). iperf3 sends one way, "iperf3 both ways" in both directions at once, as an allreduce does. "sockets" is
+an allreduce of two ranks with nothing but a socket between them, "sockets, no sum" the same bytes without the
+additions: what such a wire allows a program that sends and receives on the same cores.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from benchmarks.units import ranks_text, size_text
 from benchmarks.wires import Hosts, why_not
 
 CONTENDERS = (OURS, "gloo", "openmpi", "mpich")
+BARE = ("sockets", "sockets, no sum")  # for one rank a host, and sizes where the wire counts
 
 
 def run(bench: Bench) -> Rows:
@@ -29,11 +32,13 @@ def run(bench: Bench) -> Rows:
                 for size in sizes:
                     yield Row(_name(wire, size, per_host), not_run=reason)
                 continue
-            with Hosts(2, rate) as hosts, teams_on(hosts, CONTENDERS, per_host) as (teams, absent):
+            names = CONTENDERS + (BARE if per_host == 1 else ())
+            with Hosts(2, rate) as hosts, teams_on(hosts, names, per_host) as (teams, absent):
                 for size in sizes:
                     works: dict[str, Work] = {
                         name: Command(team, "allreduce", bytes=size, **repetitions(size))
                         for name, team in teams.items()
+                        if size >= MIB or name not in BARE
                     }
                     if size >= MIB:
                         seconds = 1 if bench.quick else 2

@@ -52,4 +52,6 @@ CONTENDERS: Dict[str, Contender] = {
     "openmpi": Contender("mpi:Mpi", "openmpi"),
     "mpich": Contender("mpi:Mpi", "mpich"),
     "memcpy": Contender("memory:Memcpy", "ranks"),
+    "sockets": Contender("sockets:Sum", "ranks"),
+    "sockets, no sum": Contender("sockets:Exchange", "ranks"),
 }

@@ -47,6 +47,14 @@ def test_who_does_not_use_the_wire_is_left_out() -> None:
         assert "it does not use the wire" in absent["memcpy"]
 
 
+def test_bare_sockets_add_and_swap_over_the_wire() -> None:
+    names = ("sockets", "sockets, no sum")
+    with Hosts(2) as hosts, teams_on(hosts, names, 1) as (teams, absent):  # which sees that they add
+        assert not absent and set(teams) == set(names)
+        row = take_turns("x", {name: _allreduce(team) for name, team in teams.items()}, Patience(1))
+    assert set(row.times) == set(names) and not row.absent
+
+
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_mpi_over_the_wire_and_on_one_host(mpi: str) -> None:
     try:
