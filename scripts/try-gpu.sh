@@ -21,9 +21,9 @@ if [ $# -gt 0 ]; then
   exit
 fi
 
-# The tests on a real GPU. A rank that is killed may take others of MPS with it, so those tests come first and alone;
-# then the ways side by side, each in parts. The direct way is one part: two of its jobs with 4 ranks each, beside all
-# the others, were seen to stand still.
+# The tests on a real GPU. A rank that is killed may take others of MPS with it, so those tests come first and alone,
+# with those of jobs beside each other; then the ways side by side, each in parts. The direct way is one part: two of
+# its jobs with 4 ranks each, beside all the others, were seen to stand still.
 logs=${HOROVOD_TEST_LOGS:-$(mktemp -d)}
 mkdir -p "$logs"
 tests() { # log, arguments of pytest
@@ -33,8 +33,9 @@ tests() { # log, arguments of pytest
 }
 declare -A parts
 failed=0
-tests death tests/gpu/test_death.py || failed=1
-tests direct tests/gpu -k "direct-2 or direct-4 or world_of_one" --ignore tests/gpu/test_death.py &
+tests alone tests/gpu/test_death.py tests/gpu/test_room.py || failed=1
+tests direct tests/gpu -k "direct-2 or direct-4 or world_of_one" \
+  --ignore tests/gpu/test_death.py --ignore tests/gpu/test_room.py &
 parts[direct]=$!
 for way in NCCL host; do
   tests "$way-collectives" tests/gpu/test_verbs.py tests/gpu/test_order.py tests/gpu/test_timeline.py \
