@@ -68,11 +68,6 @@ void Metrics::step(double now) {
   last_step_us.store(micros(now - before), kRelaxed);
 }
 
-void Metrics::forget_steps() {
-  last_step_ = 0;
-  for (Counter* counter : {&steps, &step_us, &last_step_us}) counter->store(0, kRelaxed);
-}
-
 std::string Metrics::json(const Gauges& gauges) const {
   std::string out = "{";
   auto put = [&](const std::string& text) { out += (out.size() > 1 ? ", " : "") + text; };

@@ -62,8 +62,6 @@ struct Metrics {
   void batch_ended(const Batch& batch, double now);
   // A step of the training is done.
   void step(double now);
-  // Those counted so far were none.
-  void forget_steps();
 
   // Of the engine at this moment; the rest of the object.
   struct Gauges {

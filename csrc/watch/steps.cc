@@ -10,8 +10,6 @@ namespace hvd {
 void Steps::mark() {
   std::lock_guard<std::mutex> lock(mutex_);
   marked_ = true;
-  if (inferred_) metrics_.forget_steps();
-  inferred_ = false;
   double now = now_s();
   metrics_.step(now);
   timeline_.step(metrics_.steps.load(), now, false);
@@ -23,7 +21,6 @@ void Steps::look_at(const Description& tensor, int64_t bytes, double now) {
   if (!counter_.add(tensor.name, bytes, now)) return;
   std::lock_guard<std::mutex> lock(mutex_);
   if (marked_) return;
-  inferred_ = true;
   double ended = last > 0 ? std::min(last, now) : now;
   metrics_.step(ended);
   timeline_.step(metrics_.steps.load(), ended, true);

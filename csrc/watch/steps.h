@@ -34,8 +34,7 @@ class Steps {
   StepCounter counter_;                // the driving thread's
   std::atomic<double> last_moved_{0};  // when
   std::atomic<bool> marked_{false};    // by somebody, once: nothing is inferred any more
-  std::mutex mutex_;                   // guards the one below, and who writes steps
-  bool inferred_ = false;              // the steps counted so far
+  std::mutex mutex_;                   // who writes steps
 };
 
 }  // namespace hvd

@@ -7,6 +7,8 @@ somebody still wants to look: once that is over, a step has one condition more.
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from typing import Any, Dict, List, Sequence, Tuple
 
 import tensorflow as tf
@@ -59,8 +61,18 @@ def _flag() -> Any:
         return ResourceVariable(True, trainable=False, name="horovod_compares_weights")
 
 
+# Until its first variable is gone: another may have that one's id then.
 _watches: Dict[Tuple[Any, ...], _Watch] = {}
-_basics.at_shutdown(_watches.clear)
+_numbers = itertools.count()  # in the order in which the ranks meet them
+
+
+def _forget() -> None:
+    global _numbers
+    _watches.clear()
+    _numbers = itertools.count()
+
+
+_basics.at_shutdown(_forget)
 
 
 def look(name: str, variables: Sequence[Any], process_set: ProcessSet) -> List[Any]:
@@ -81,7 +93,8 @@ def look(name: str, variables: Sequence[Any], process_set: ProcessSet) -> List[A
         return []
     key = (name, process_set_id(process_set), len(variables), id(variables[0]))
     if key not in _watches:
-        _watches[key] = _Watch(f"{name}.weights.{len(_watches)}", variables, process_set)
+        _watches[key] = _Watch(f"{name}.weights.{next(_numbers)}", variables, process_set)
+        weakref.finalize(variables[0], _watches.pop, key, None).atexit = False
     if _watches[key].over:
         return []
     if not tf.executing_eagerly():

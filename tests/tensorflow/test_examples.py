@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from launching import HOROVODRUN, default_signals
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -32,22 +33,45 @@ EXAMPLES = {
 }
 
 
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": ROOT,
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "2",
+}
+
+
 def launch(*command, timeout=240):
-    env = {**os.environ, "PYTHONPATH": ROOT, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    env.update(OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS="2")
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+
+
+def end_of(service, said):
+    """What the service has said when it ended; if it does not, what its ranks were doing."""
+    try:
+        service.wait(60)
+    except subprocess.TimeoutExpired:
+        service.send_signal(signal.SIGQUIT)
+        service.send_signal(signal.SIGTERM)
+        service.wait(60)
+    return said.read_text()
 
 
 def test_data_service(tmp_path):
     """tensorflow2_data_service.py trains on what another job's workers prepare, and ends them."""
-    path = str(tmp_path / "service.json")
+    path, said = str(tmp_path / "service.json"), tmp_path / "said.txt"
     worker = [sys.executable, "-m", "horovod.tensorflow.data.compute_worker", path]
     example = [sys.executable, os.path.join("examples", "tensorflow2_data_service.py"), path]
-    with ThreadPoolExecutor(1) as pool:
-        service = pool.submit(launch, sys.executable, "-m", "horovod.runner.launch", "-np", "2", *worker)
-        done = launch(*example, "--training-tasks", "2", "--reuse-dataset")
-        ended = service.result()
-    assert done.returncode == 0 and ended.returncode == 0, done.stderr[-3000:] + ended.stderr[-3000:]
+    with said.open("w") as stream:
+        service = subprocess.Popen(
+            [*HOROVODRUN, "-np", "2", *worker], env=ENVIRONMENT, stdout=stream, stderr=stream, cwd=ROOT,
+            preexec_fn=default_signals,
+        )  # fmt: skip
+    done = launch(*example, "--training-tasks", "2", "--reuse-dataset")
+    text = end_of(service, said)
+    assert done.returncode == 0 and service.returncode == 0, done.stderr[-3000:] + text[-9000:]
     assert float(re.search(r"loss ([\d.]+) on rank 0 of 2", done.stdout)[1]) < 1.5  # of guessing: 2.3
 
 

@@ -60,6 +60,41 @@ def test_nothing_is_said_of_equal_weights_or_when_turned_off(mode, alike, settin
     assert run("tensorflow", trained, mode, alike, setting) == [([], 3)] * 2
 
 
+def one_after_the_other():
+    """Models of one variable, of which rank 0 keeps only the last: its ids come again."""
+    import gc
+    import warnings
+
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+    from horovod.tensorflow import _weights
+
+    kept = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for model in range(30):
+            variable = tf.Variable(tf.ones([4]) * (model + 1.0))
+            for _ in range(4):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum(variable * variable)
+                gradients = hvd.DistributedGradientTape(tape).gradient(loss, [variable])
+                variable.assign_sub(0.1 * gradients[0])
+                hvd.barrier()
+            if hvd.rank() == 1:
+                kept.append(variable)
+            del variable, tape, loss, gradients
+            gc.collect()
+    texts = [str(w.message) for w in caught if "weights differ" in str(w.message)]
+    return texts, len(_weights._watches)
+
+
+def test_variables_that_take_the_place_of_others_are_compared_with_their_like():
+    (texts, watched), _ = run("tensorflow", one_after_the_other)
+    assert texts == []
+    assert watched < 30
+
+
 def in_session(alike):
     """A monitored session, with a broadcast of all variables or of none."""
     import warnings
