@@ -4,7 +4,7 @@
     python -m benchmarks.report RUN [--merge OTHER ...]     RUN and OTHER: files or commits
 
 What RUN has not measured and OTHER has (16 ranks on a machine with 16 cores, say) is shown with OTHER's
-machine beside it. Rows that lose are shown like the others.
+machine beside it, or as of an earlier run if that is the same. Rows that lose are shown like the others.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ SHOWN = (4, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 128 << 20)
 
 
 def merge(run: Run, others: Sequence[Run]) -> Run:
-    """The run, with rows of other machines where it has none."""
+    """The run, with rows of others where it has none."""
     merged = list(run.rows)
     for other in others:
         where = machine.text(other.about["machine"])
+        if where == machine.text(run.about["machine"]):
+            where = "earlier run"
         for row in other.rows:
             if row.ours is None:
                 continue

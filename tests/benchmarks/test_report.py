@@ -64,6 +64,8 @@ def test_rows_of_another_machine_fill_what_is_missing() -> None:
     assert merged["allreduce 4 B, 16 ranks"].machine == "16 cores, Big CPU, Linux 6.5"
     assert merged["allreduce 4 B, 2 ranks"].times["horovod"].median == 20  # its own stays
     assert merged["new"].machine
+    before = run(row("allreduce 4 B, 2 ranks", horovod=1), row("new", horovod=2))
+    assert {r.name: r.machine for r in report.merge(sample(), [before]).rows}["new"] == "earlier run"
     text = report.full(report.merge(sample(), [other]), "x.png")
     assert "| 16 ranks (16 cores, Big CPU, Linux 6.5) | 4 B | 30.0 us |" in text
 
