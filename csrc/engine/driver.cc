@@ -177,7 +177,8 @@ void Driver::sleep(uint32_t seen, double seconds, bool may_spin) {
   if (may_spin && spin_us_ > 0 && spin(seen)) return;
   if (segment_.aborted() && !table_.over()) return;  // there is an end to be made of it
   // Once the job is over nobody reads them any more, and those of ranks that left have input for ever.
-  bells_.sleep(seen, seconds, table_.over() ? std::vector<int>{} : sockets_);
+  static const std::vector<int> none;
+  bells_.sleep(seen, seconds, table_.over() ? none : sockets_);
 }
 
 // True if there is something to do.

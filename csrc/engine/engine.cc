@@ -170,6 +170,10 @@ QuickCall::Options Engine::quick_options() const {
   return {enabled, spin_us, spin_time(settings_, 2, crowded_), crowded_, sockets()};
 }
 
+void Engine::attach_links(std::vector<OpenLink> links) {
+  driver_.exclusively([&] { host_path_.attach(std::move(links)); });
+}
+
 std::vector<int> Engine::sockets() const {
   std::vector<int> fds = node_.sockets();
   if (wire_) fds.push_back(wire_->descriptor());

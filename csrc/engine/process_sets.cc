@@ -68,10 +68,6 @@ void Engine::remove_process_set(int32_t id) {
   if (!status.ok()) throw Refused(status.code, status.text);
 }
 
-void Engine::attach_links(std::vector<OpenLink> links) {
-  driver_.exclusively([&] { host_path_.attach(std::move(links)); });
-}
-
 std::vector<int> Engine::process_set_ranks(int32_t id) {
   auto layout = table_.set(id);
   return layout ? layout->members : std::vector<int>{};

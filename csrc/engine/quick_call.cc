@@ -21,8 +21,7 @@ namespace {
 constexpr double kRoundPatience = 2e-3;
 // On one host every rank reduces everybody's: beyond this, each its part is faster.
 constexpr size_t kOneHostBytes = 16 << 10;
-// What a host sends to all others together.
-constexpr size_t kHostsBytes = 64 << 10;
+static_assert(kOneHostBytes <= kQuickBytes && kQuickWireBytes <= kQuickBytes);
 // Who offers its core while it waits, and has it back only after so many seconds, shares it with somebody; so many
 // calls in a row that ended like this: probably with the very rank that it waits for (hosts may be containers of one
 // machine).
@@ -31,7 +30,8 @@ constexpr int kSharedCalls = 8;
 // How long a host waits, asleep, for others that have said nothing before it asks them.
 constexpr double kHostsPatience = 0.05;
 
-size_t limit(int hosts) { return hosts == 1 ? kOneHostBytes : kHostsBytes / static_cast<size_t>(hosts - 1); }
+// On several, a host sends to all others together what it may send to one.
+size_t limit(int hosts) { return hosts == 1 ? kOneHostBytes : kQuickWireBytes / static_cast<size_t>(hosts - 1); }
 
 // Whether the request is what all ranks agreed on under its name. That it makes sense was checked then.
 bool is_same(const hvd_request& request, const Description& d) {

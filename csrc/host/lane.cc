@@ -42,8 +42,7 @@ void Lane::publish(uint32_t step) {
   RankState& state = segment_.rank(me_);
   segment_.note_core(me_);
   state.progress.store(seq_ << 24 | step, std::memory_order_seq_cst);
-  if (state.progress_waiters.load(std::memory_order_seq_cst) != 0)
-    futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&state.progress));
+  if (state.progress_waiters.load(std::memory_order_seq_cst) != 0) futex_wake_all(low_half(state.progress));
 }
 
 void Lane::wait(int local_rank, uint32_t step) { wait_until(local_rank, seq_ << 24 | step); }
@@ -77,7 +76,7 @@ void Lane::wait_until(int local_rank, uint64_t target) {
   for (;;) {
     uint64_t seen = state.progress.load(std::memory_order_seq_cst);
     if (seen >= target || segment_.aborted()) break;
-    futex_wait(reinterpret_cast<std::atomic<uint32_t>*>(&state.progress), static_cast<uint32_t>(seen), 0.1);
+    futex_wait(low_half(state.progress), static_cast<uint32_t>(seen), 0.1);
   }
   state.progress_waiters.fetch_sub(1, std::memory_order_seq_cst);
   waiting_for_.store(-1, std::memory_order_relaxed);

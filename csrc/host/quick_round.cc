@@ -43,12 +43,12 @@ void QuickRound::sleep(double seconds) {
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   uint64_t seen = word().load(std::memory_order_seq_cst);
   State s = decode(seen);
-  if (s.round == round_ && !over(s)) futex_wait(segment_.quick_futex(), static_cast<uint32_t>(seen), seconds);
+  if (s.round == round_ && !over(s)) futex_wait(low_half(word()), static_cast<uint32_t>(seen), seconds);
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void QuickRound::wake() {
-  if (segment_.header().quick_sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(segment_.quick_futex());
+  if (segment_.header().quick_sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(low_half(word()));
 }
 
 }  // namespace hvd

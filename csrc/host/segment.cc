@@ -106,8 +106,8 @@ void Segment::abort(const std::string& text) {
     header().abort_text[n] = 0;
     header().aborted.store(2, std::memory_order_release);
   }
-  for (int r = 0; r < local_size_; ++r) futex_wake_all(reinterpret_cast<std::atomic<uint32_t>*>(&rank(r).progress));
-  futex_wake_all(quick_futex());
+  for (int r = 0; r < local_size_; ++r) futex_wake_all(low_half(rank(r).progress));
+  futex_wake_all(low_half(header().quick_round));
 }
 
 std::string Segment::abort_text() {

@@ -81,9 +81,6 @@ class Segment {
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
   void note_last(int local, std::initializer_list<std::string_view> parts);
   std::string last(int local);
-  const std::atomic<uint32_t>* quick_futex() {
-    return reinterpret_cast<const std::atomic<uint32_t>*>(&header().quick_round);
-  }
   // Of a round of this parity.
   char* quick_payload(int local, uint32_t parity) {
     return base_ + rank_offset(local) + kStateBytes + 2 * sizeof(Mailbox) + parity * kQuickBytes;

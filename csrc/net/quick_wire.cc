@@ -6,7 +6,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -164,7 +163,7 @@ void QuickWire::send(Peer& peer, Head head, const char* payload) {
     message.msg_iovlen = head.bytes > kInline ? 2 : 1;
     ssize_t n = sendmsg(peer.fd.get(), &message, MSG_NOSIGNAL);
     if (n > 0) sent = static_cast<size_t>(n);
-    else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return lose(peer);
+    else if (n < 0 && !may_do_later()) return lose(peer);
   }
   for (const iovec& part : parts) {
     size_t skip = std::min(sent, part.iov_len);
@@ -176,7 +175,7 @@ void QuickWire::send(Peer& peer, Head head, const char* payload) {
 void QuickWire::flush(Peer& peer) {
   ssize_t n = ::send(peer.fd.get(), peer.backlog.data(), peer.backlog.size(), MSG_NOSIGNAL);
   if (n > 0) peer.backlog.erase(0, static_cast<size_t>(n));
-  else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lose(peer);
+  else if (n < 0 && !may_do_later()) lose(peer);
 }
 
 // --------------------------------------------------------------------------------------- receiving --
@@ -200,7 +199,7 @@ void QuickWire::receive(Peer& peer) {
   if (peer.there == room()) fail(peer.name + " says more than its turn on the link for small calls");
   ssize_t n = recv(peer.fd.get(), peer.buffer.get() + peer.there, room() - peer.there, 0);
   if (n > 0) peer.there += static_cast<size_t>(n);
-  else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) lose(peer);
+  else if (n == 0 || !may_do_later()) lose(peer);
 }
 
 void QuickWire::parse(Peer& peer) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace hvd {
@@ -38,5 +39,8 @@ class UniqueFd {
 };
 
 inline void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+// After a read or write of a nonblocking descriptor that failed: it may do later.
+inline bool may_do_later() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace hvd

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <climits>
 #include <cstdint>
 #include <ctime>
@@ -19,6 +20,12 @@ inline void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, dou
   limit.tv_sec = static_cast<time_t>(timeout_s);
   limit.tv_nsec = static_cast<long>((timeout_s - static_cast<double>(limit.tv_sec)) * 1e9);
   syscall(SYS_futex, word, FUTEX_WAIT, expected, &limit, nullptr, 0);
+}
+
+// Where to sleep on a wider word: its low half.
+inline const std::atomic<uint32_t>* low_half(const std::atomic<uint64_t>& word) {
+  static_assert(std::endian::native == std::endian::little);
+  return reinterpret_cast<const std::atomic<uint32_t>*>(&word);
 }
 
 inline void futex_wake_all(const std::atomic<uint32_t>* word) {

@@ -281,8 +281,7 @@ class GradientReducer:
             self.flight.finish_quick()
             round_ = self._round
             for slot in self.slots:
-                slot.passes = 0
-                slot.round = round_
+                slot.reduce_done(round_)
         else:
             self.absorb()
         self.flight.wait(self._round)

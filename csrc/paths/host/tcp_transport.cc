@@ -155,7 +155,7 @@ class TcpTransport : public Transport {
   bool move(Flow* flow) {
     ssize_t n = flow->step();
     if (n > 0) return true;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (n < 0 && may_do_later()) return false;
     std::string why = n == 0 ? "the connection was closed" : std::strerror(errno);
     check_();  // the abort that caused it has the better text
     throw JobAborted(std::string("lost the data connection while ") +
