@@ -19,6 +19,8 @@ namespace {
 // Seconds that a rank sleeps in a round before it goes the general way. Ranks that come out of the general way do so
 // hundreds of microseconds apart, longer than they spin: if each gave up at once they would never meet again.
 constexpr double kRoundPatience = 2e-3;
+// A rank that has not found out after so many seconds that its round has ended does not get a core.
+constexpr double kFrozen = 0.05;
 // On one host every rank reduces everybody's: beyond this, each its part is faster.
 constexpr size_t kOneHostBytes = 16 << 10;
 static_assert(kOneHostBytes <= kQuickBytes && kQuickWireBytes <= kQuickBytes);
@@ -111,7 +113,7 @@ bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_
     return false;
   bool full = round_.look() == QuickRound::Outcome::kFull;
   if (full) round_.wake();  // this rank came last; or another did just now, and they are woken twice
-  else full = wait_until_full();
+  else full = wait_until_full(d);
   met_ += full;
   if (full && hosts_ > 1) {
     full = me_ == 0 ? meet_hosts(id, d, bytes, request) : wait_for_leader(d);
@@ -151,7 +153,7 @@ bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, cons
   return full;
 }
 
-bool QuickCall::wait_until_full() {
+bool QuickCall::wait_until_full(const Description& d) {
   using Outcome = QuickRound::Outcome;
   uint32_t bell = bells_.count();
   bool yields = options_.crowded;
@@ -178,8 +180,11 @@ bool QuickCall::wait_until_full() {
       round_.sleep(kRoundPatience / 2);  // a bell may ring meanwhile
     } else if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) {
       return outcome == Outcome::kFull;
-    } else {
+    } else if (waited < kFrozen) {
       usleep(20);  // a rank has to find out about an earlier round first
+    } else {
+      falls_asleep(d, start);  // it takes so long that it may be stopped: those who watch name it
+      usleep(1000);
     }
   }
 }

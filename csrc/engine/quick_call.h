@@ -61,7 +61,7 @@ class QuickCall {
 
  private:
   bool meet(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
-  bool wait_until_full();
+  bool wait_until_full(const Description& d);
   // The leader: all ranks of this host are there.
   bool meet_hosts(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
   bool wait_for_hosts(const Description& d);

@@ -35,20 +35,17 @@ class Job {
   explicit Job(
       const std::vector<int>& locals, Settings settings = {},
       const MorePaths& more = [](int) { return std::vector<PathMaker>{}; })
-      : locals_(locals) {
+      : locals_(locals), slot_bytes_(size_t(staging_bytes(settings))) {
     for (size_t h = 0; h < locals.size(); ++h) {
       names_.push_back("node" + std::to_string(h));
       for (int i = 0; i < locals[h]; ++i) host_of_.push_back(int(h));
-      shm_.push_back(locals[h] > 1 ? Segment::create(locals[h], size_t(staging_bytes(settings))) : -1);
+      shm_.push_back(locals[h] > 1 ? Segment::create(locals[h], slot_bytes_) : -1);
       bells_.emplace_back();
       for (int i = 0; i < locals[h]; ++i) bells_.back().push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
     connect();
     engines_.resize(host_of_.size());
     each([&](int rank) { start(rank, settings, more(rank)); });
-    for (int fd : shm_) {
-      if (fd >= 0) close(fd);
-    }
     for (auto& list : bells_) {
       for (int fd : list) close(fd);
     }
@@ -56,10 +53,18 @@ class Job {
 
   ~Job() {
     each([&](int rank) { engines_[size_t(rank)].reset(); });
+    for (int fd : shm_) {
+      if (fd >= 0) close(fd);
+    }
   }
 
   int size() const { return int(host_of_.size()); }
   Engine& engine(int rank) { return *engines_[size_t(rank)]; }
+
+  // What the ranks of a host share, where there are several, for a test that wants to interfere.
+  std::unique_ptr<Segment> shared_memory(size_t host) const {
+    return std::make_unique<Segment>(UniqueFd(dup(shm_[host])), locals_[host], slot_bytes_);
+  }
 
   // Runs body(rank) on a thread for every rank.
   void each(const std::function<void(int)>& body) {
@@ -113,6 +118,7 @@ class Job {
   }
 
   std::vector<int> locals_, host_of_, shm_;
+  const size_t slot_bytes_;
   std::vector<std::vector<int>> bells_;
   std::vector<std::string> names_;
   std::map<End, int> sockets_;

@@ -198,3 +198,34 @@ TEST(who_waits_alone_ends_up_in_the_general_way) {
     CHECK_EQ(faults.load(), 0L);
   }
 }
+
+// A rank that is stopped before it has left a round keeps the next one from being given up: those who wait in it cannot
+// go the general way, whose watch would name it, so they must be seen to wait.
+TEST(who_waits_for_a_rank_stopped_in_an_earlier_round_is_seen) {
+  Job job({2});
+  job.each([&](int rank) {
+    for (int i = 0; i < 5; ++i) {
+      Gradient t("t", 4, 1.f);
+      call(job.engine(rank), t.request());
+    }
+  });
+  std::unique_ptr<Segment> shared = job.shared_memory(0);
+  std::atomic<uint32_t>& in_round = shared->rank(1).in_round;
+  in_round = 12345;
+  const long announced = metric(job.engine(0), "cached_announcements");
+  std::atomic<long> faults{0};
+  auto calls = [&](int rank) {
+    Gradient t("t", 4, 1.f);
+    faults += call(job.engine(rank), t.request()) != HVD_OK;
+    faults += !t.all(2.f);
+  };
+  std::thread waiting([&] { calls(0); });
+  auto seen = [&] { return job.engine(0).now().find("\"name\": \"t\"") != std::string::npos; };
+  for (int i = 0; i < 10000 && !seen(); ++i) usleep(1000);
+  CHECK(seen());
+  CHECK_EQ(metric(job.engine(0), "cached_announcements"), announced);
+  in_round = 0;
+  calls(1);
+  waiting.join();
+  CHECK_EQ(faults.load(), 0L);
+}
