@@ -37,7 +37,7 @@ def soak(
     script = ["--steps", "10", "--pause", "0.01", "--commit-every", "3", "--wait-for", enough]
     hosts = {"localhost": 2, "127.0.0.1": 2}
     lines = [f"{name}:{slots}" for name, slots in hosts.items()]
-    hurt = 0
+    hurt = 0  # times that ranks died or left; each forms a new world, unless the next comes too soon
     with ElasticRun(folder, lines, "-np", "2", "--min-np", "1", "--max-np", str(MOST), script=script) as job:
         job.wait_for("train", count=4, size=4)
         end = time.monotonic() + seconds
@@ -54,7 +54,7 @@ def soak(
                 victims = chance.sample(living, chance.randint(1, len(living) - 1) if kind == "kill" else 1)
                 for pid in victims:
                     os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGTERM)
-            hurt += 1
+                hurt += 1
             say(f"{kind}: {len(living)} ranks, {hosts}")
         job.wait_for_steps(2)
         open(enough, "w").close()
