@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 if TYPE_CHECKING:
     from horovod.rendezvous.store_server import StoreServer
     from horovod.runner.elastic.driver import ElasticJob
+    from horovod.runner.foreign_job import ForeignJob
     from horovod.runner.settings import JobSettings
     from horovod.runner.supervised_job import SupervisedJob
 
@@ -133,13 +134,9 @@ def run(
         discovery = make_discovery(host_discovery_script, slots, job.hosts, num_proc)
         return results_of(ElasticJob(job, limits, discovery, cooldown_range, _publishing(call)))
     if use_mpi:
-        if job.watch is not None and job.watch.shows:
-            raise ValueError(
-                "dashboard and metrics_port need ranks that horovod.run starts itself: leave use_mpi out"
-            )
-        from horovod.runner.mpi_run import run_function_with_mpi
+        from horovod.runner.mpi_run import mpi_job
 
-        return run_function_with_mpi(job, call, mpi_args)
+        return results_of(mpi_job(job, mpi_args, _publishing(call)))
     return run_job(job, call)
 
 
@@ -156,7 +153,7 @@ def _publishing(call: bytes) -> Callable[[StoreServer], None]:
     return lambda store: results.publish(store, call)
 
 
-def results_of(job: Union[SupervisedJob, ElasticJob]) -> List[Any]:
+def results_of(job: Union[SupervisedJob, ElasticJob, ForeignJob]) -> List[Any]:
     """Runs a job whose ranks call a published function. Returns what it returns, or raises what it raises."""
     from horovod.runner import results
     from horovod.runner.supervision import JobFailed, JobInterrupted
