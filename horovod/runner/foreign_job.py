@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 
 class CommandFailed(RuntimeError):
-    """The other launcher ended with an error.
+    """The other launcher ended with an error; which rank was to blame it does not say.
 
     Attributes:
         code: its exit status.
+        hosts: of the ranks, in order, as it was asked to place them.
     """
 
-    def __init__(self, name: str, code: int) -> None:
+    def __init__(self, name: str, code: int, hosts: List[str]) -> None:
         super().__init__(f"{name} failed with exit code {code}")
-        self.code = code
+        self.code, self.hosts = code, hosts
 
 
 class ForeignJob(JobFrame):
@@ -57,11 +58,12 @@ class ForeignJob(JobFrame):
         super().__init__(settings)
         self._command, self._environment, self._prepare = command, environment, prepare
         self._name = ""
+        self._slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
 
     @property
     def finished(self) -> List[str]:
         """After success: by which names the store knows the ranks, in order."""
-        return [str(rank) for rank in range(self.settings.num_proc)]
+        return [str(slot.rank) for slot in self._slots]
 
     def _make_output(self) -> Output:
         settings = self.settings
@@ -74,7 +76,6 @@ class ForeignJob(JobFrame):
         from horovod.rendezvous.store_server import StoreServer
 
         settings = self.settings
-        slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
         plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
         secret = auth.make_secret()
         self.store = StoreServer(secret, plan.bind, notice=self.say, on_event=self._on_store_event)
@@ -87,7 +88,7 @@ class ForeignJob(JobFrame):
         self._name = argv[0]
         runner = self._runners["localhost"] = LocalHost("localhost", self._output.feed, self._events.put)
         runner.open()
-        for slot in slots:
+        for slot in self._slots:
             self.onlooker.started(str(slot.rank), slot.hostname, slot.rank)
         runner.start(WorkerSpec(0, argv, self._environment(settings), working_directory()))
 
@@ -100,7 +101,7 @@ class ForeignJob(JobFrame):
                 for name in self.finished:
                     self.onlooker.exited(name, event.code)
                 if event.code != 0:
-                    raise CommandFailed(self._name, event.code)
+                    raise CommandFailed(self._name, event.code, [slot.hostname for slot in self._slots])
                 return
 
 
