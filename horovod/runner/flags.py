@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import shutil
 import sys
-import warnings
-from typing import Any, List, NoReturn, Optional, Sequence, Union
+from typing import Any, Optional, Sequence
 
 from horovod.common import config
+from horovod.runner.argument_parser import Formatter, Interfaces, Parser, Renamed
 from horovod.version import __version__
 
 _DESCRIPTION = """\
@@ -29,11 +27,11 @@ _ANY_PORT = "--dashboard=\0"
 
 def make_parser() -> argparse.ArgumentParser:
     """The complete parser."""
-    parser = _Parser(
+    parser = Parser(
         prog="horovodrun",
         usage="horovodrun [options] command [arguments of the command]",
         description=_DESCRIPTION,
-        formatter_class=_Formatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__, help="Show the version.")
     _add_job(parser)
@@ -59,7 +57,9 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     if args.command and args.command[0] == "--":
         args.command = args.command[1:]
     if args.config_file:
-        _apply_config_file(parser, args)
+        from horovod.runner import config_file
+
+        config_file.apply(parser, args)
     config.env_of(vars(args))  # raises ValueError for values out of range
     if args.num_proc is not None and args.num_proc < 1:
         parser.error(f"-np must be at least 1, not {args.num_proc}")
@@ -133,13 +133,13 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="ssh port of all hosts.")
     group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="ssh private key.")
     group.add_argument(
-        "--network-interfaces", dest="nics", action=_Interfaces, metavar="NIC,...",
+        "--network-interfaces", dest="nics", action=Interfaces, metavar="NIC,...",
         help="Interfaces to use between hosts. Default: those on the route between them.",
     )  # fmt: skip
     group.add_argument(
         "--network-interface",
         dest="nics",
-        action=_Interfaces,
+        action=Interfaces,
         metavar="NIC",
         help="One such interface; repeatable.",
     )
@@ -164,10 +164,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     hidden: Any = dict(dest="log_with_timestamp", help=argparse.SUPPRESS)
     stamps.add_argument("--log-with-timestamp", action="store_true", default=None, **hidden)
     stamps.add_argument(
-        "--log-hide-timestamp", action=_Renamed, const=("--log-without-timestamp", False), **hidden
+        "--log-hide-timestamp", action=Renamed, const=("--log-without-timestamp", False), **hidden
     )
     stamps.add_argument(
-        "--no-log-hide-timestamp", action=_Renamed, const=("--log-with-timestamp", True), **hidden
+        "--no-log-hide-timestamp", action=Renamed, const=("--log-with-timestamp", True), **hidden
     )
 
 
@@ -255,101 +255,3 @@ def _add_launchers(parser: argparse.ArgumentParser) -> None:
         "--binding-args", metavar="ARGS", help="Process binding arguments for mpirun or jsrun."
     )
     group.add_argument("--tcp", dest="tcp_flag", action="store_true", help="TCP only, no InfiniBand.")
-
-
-def _apply_config_file(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    import yaml
-
-    try:
-        with open(args.config_file, encoding="utf-8") as file:
-            document = yaml.safe_load(file) or {}
-    except OSError as error:
-        parser.error(f"cannot read --config-file {args.config_file}: {error.strerror}")
-    except yaml.YAMLError as error:
-        parser.error(f"--config-file {args.config_file} is not YAML: {error}")
-    if not isinstance(document, dict):
-        parser.error(
-            f"--config-file {args.config_file} must hold sections such as 'params:'; see docs/running.md"
-        )
-    _apply_controller(args, document.get("controller"))
-    try:
-        values = config.flags_of_yaml(document)
-    except ValueError as error:
-        raise ValueError(f"--config-file {args.config_file}: {error}") from error
-    for name, value in values.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
-
-
-def _apply_controller(args: argparse.Namespace, controller: Optional[str]) -> None:
-    if controller is None or args.use_gloo or args.use_mpi or args.use_jsrun:
-        return
-    if str(controller).lower() not in ("gloo", "mpi"):
-        raise ValueError(f"No such controller supported: {controller}")
-    setattr(args, f"use_{str(controller).lower()}", True)
-
-
-class _Interfaces(argparse.Action):
-    """Collects interface names; repeated flags add to each other."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Union[str, Sequence[Any], None],
-        option_string: Optional[str] = None,
-    ) -> None:
-        text = str(values)
-        if option_string == "--network-interface" and "," in text:
-            warnings.warn(
-                "--network-interface takes one name; use --network-interfaces for a list",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-        names = {name.strip() for name in text.split(",") if name.strip()}
-        namespace.nics = (namespace.nics or set()) | names
-
-
-class _Renamed(argparse.Action):
-    """An old spelling of a flag: const is (new spelling, value)."""
-
-    def __init__(self, option_strings: List[str], dest: str, **kwargs: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, **kwargs)
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Union[str, Sequence[Any], None],
-        option_string: Optional[str] = None,
-    ) -> None:
-        new, value = self.const
-        warnings.warn(
-            f"Argument {option_string} has been replaced by {new} and will be removed in v0.21.0",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        setattr(namespace, self.dest, value)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Says what is wrong and what was probably meant."""
-        known = [option for action in self._actions for option in action.option_strings]
-        hints = []
-        for word in message.replace(",", " ").split():
-            if word.startswith("--") and word not in known:
-                close = difflib.get_close_matches(word.split("=")[0], known, n=1)
-                hints += [f"Did you mean {close[0]}?"] if close else []
-        if "unrecognized arguments" in message:
-            hints.append(
-                "Options of your own script go after the command: horovodrun -np 2 python train.py --lr 0.1"
-            )
-        self.exit(2, f"horovodrun: error: {message}\n" + "".join(f"  {hint}\n" for hint in hints)
-                  + "  See horovodrun --help\n")  # fmt: skip
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str) -> None:
-        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        super().__init__(prog, max_help_position=34, width=width)

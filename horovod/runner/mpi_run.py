@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovodrun --mpi: builds the mpirun command line of the MPI that is installed, and runs it.
+"""horovodrun --mpi, horovod.run(use_mpi=True): the mpirun command line of the MPI that is installed.
 
 The ranks then find each other over MPI itself (readers/openmpi.py, readers/pmi.py).
 """
@@ -11,12 +11,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 
 from horovod.runner.hosts import HostInfo
 from horovod.runner.placement import get_host_assignments, slots_by_host
 from horovod.runner.settings import JobSettings
 from horovod.runner.worker_env import is_exportable
+
+if TYPE_CHECKING:
+    from horovod.rendezvous.store_server import StoreServer
+    from horovod.runner.foreign_job import ForeignJob
 
 OPEN_MPI, SPECTRUM, MPICH, INTEL = "Open MPI", "Spectrum MPI", "MPICH", "Intel MPI"
 # From this many hosts on Open MPI's tree of ssh connections is slower than a flat one.
@@ -151,14 +155,7 @@ def mpi_run(
     settings: JobSettings, mpi_args: Optional[str] = None, binding: Optional[str] = None, tcp: bool = False
 ) -> int:
     """Becomes mpirun or, if somebody looks at the job, runs it; its exit status is the job's."""
-    implementation = _require(settings)
-
-    def command(settings: JobSettings) -> List[str]:
-        argv = mpi_command(implementation, settings, mpi_args, binding, tcp)
-        if settings.verbose:
-            print("horovodrun: " + " ".join(shlex.quote(word) for word in argv), file=sys.stderr, flush=True)
-        return argv
-
+    command = _command_maker(settings, mpi_args, binding, tcp)
     if settings.watch is not None:
         from horovod.runner.foreign_job import run_watched
 
@@ -168,25 +165,32 @@ def mpi_run(
     raise AssertionError("execvpe returned")
 
 
-def run_function_with_mpi(settings: JobSettings, call: bytes, mpi_args: Optional[str]) -> List[Any]:
-    """horovod.run(use_mpi=True): the function and the results travel through a store in this process."""
-    from horovod.rendezvous import auth
-    from horovod.rendezvous.readers.own import SECRET, STORE, encode_secret
-    from horovod.rendezvous.store_server import StoreServer
-    from horovod.runner import results
-    from horovod.runner.addresses import choose_addresses
+def mpi_job(
+    settings: JobSettings, mpi_args: Optional[str], prepare: Callable[[StoreServer], None]
+) -> ForeignJob:
+    """The same as a job of this process, for horovod.run(use_mpi=True).
 
-    plan = choose_addresses([host.hostname for host in settings.hosts], settings.nics)
-    secret = auth.make_secret()
-    with StoreServer(secret, plan.bind) as store:
-        results.publish(store, call)
-        settings.env[STORE] = f"{plan.bind[0]}:{store.port}"
-        settings.env[SECRET] = encode_secret(secret)
-        argv = mpi_command(_require(settings), settings, mpi_args)
-        ended = subprocess.run(argv, env=_environment(settings), check=False)
-        if ended.returncode != 0:
-            raise RuntimeError(f"mpirun failed with exit code {ended.returncode}")
-        return results.collect(store, settings.num_proc)
+    Args:
+        prepare: called with the store once it serves.
+    """
+    from horovod.runner.foreign_job import ForeignJob
+
+    return ForeignJob(settings, _command_maker(settings, mpi_args), _environment, prepare)
+
+
+def _command_maker(
+    settings: JobSettings, mpi_args: Optional[str], binding: Optional[str] = None, tcp: bool = False
+) -> Callable[[JobSettings], List[str]]:
+    """Makes the command line for the mpirun that is found here and now, once the environment is complete."""
+    implementation = _require(settings)
+
+    def command(settings: JobSettings) -> List[str]:
+        argv = mpi_command(implementation, settings, mpi_args, binding, tcp)
+        if settings.verbose:
+            print("horovodrun: " + " ".join(shlex.quote(word) for word in argv), file=sys.stderr, flush=True)
+        return argv
+
+    return command
 
 
 def _environment(settings: JobSettings) -> Dict[str, str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 if TYPE_CHECKING:
     from horovod.rendezvous.store import StoreClient
@@ -82,12 +82,34 @@ def raise_remote_error(store: StoreServer, rank: int, host: str, worker: str = "
     Args:
         worker: its name in an elastic job.
     """
+    left = _error_of(store, worker or str(rank))
+    if left is not None:
+        _raise(rank, host, *left)
+
+
+def raise_first_error(store: StoreServer, hosts: Sequence[str]) -> None:
+    """The same where nobody says which rank failed: the first that left more than the echo of another's end.
+
+    Args:
+        hosts: of the ranks, in order.
+    """
+    from horovod.runner.supervision import WorkerFailure
+
+    for rank, host in enumerate(hosts):
+        left = _error_of(store, str(rank))
+        if left is not None and not WorkerFailure(rank, host, 1, left[1].splitlines()).is_echo():
+            _raise(rank, host, *left)
+
+
+def _error_of(store: StoreServer, worker: str) -> Optional[Tuple[Any, str]]:
+    """What call_published has left: the exception, or None if it cannot travel, and its traceback."""
     import cloudpickle
 
-    left = store.pop(_ERROR.format(worker or rank))
-    if left is None:
-        return
-    error, text = cloudpickle.loads(left)
+    left = store.pop(_ERROR.format(worker))
+    return None if left is None else cloudpickle.loads(left)
+
+
+def _raise(rank: int, host: str, error: Any, text: str) -> None:
     heading = f"rank {rank} on host {host} raised:\n\n{text}"
     if isinstance(error, BaseException):
         raise error from RemoteTraceback(heading)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 if TYPE_CHECKING:
     from horovod.rendezvous.store_server import StoreServer
     from horovod.runner.elastic.driver import ElasticJob
+    from horovod.runner.foreign_job import ForeignJob
     from horovod.runner.settings import JobSettings
     from horovod.runner.supervised_job import SupervisedJob
 
@@ -58,6 +59,8 @@ def run(
     hosts:       "a:2,b:2", or hostfile; default: all ranks on this machine.
     start_timeout, ssh_port, ssh_identity_file, network_interfaces, output_filename, verbose:
                  as the options of horovodrun.
+    use_mpi, mpi_args:
+                 start the ranks with the mpirun found, as --mpi and --mpi-args of horovodrun do.
     executable:  the Python of the workers; default this one.
     env:         environment of the workers; default this process's.
     dashboard:   True, or a port: show the job as a page in a browser; its address is printed.
@@ -71,7 +74,7 @@ def run(
 
     If func raises on a rank, the exception is raised here, with the remote traceback as its cause, and the
     other ranks are ended. A rank that dies otherwise raises RuntimeError with its host, exit code and
-    last lines.
+    last lines; under use_mpi with the exit code of mpirun.
     """
     num_proc = _renamed("np", np, "num_proc", num_proc)
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
@@ -133,13 +136,9 @@ def run(
         discovery = make_discovery(host_discovery_script, slots, job.hosts, num_proc)
         return results_of(ElasticJob(job, limits, discovery, cooldown_range, _publishing(call)))
     if use_mpi:
-        if job.watch is not None and job.watch.shows:
-            raise ValueError(
-                "dashboard and metrics_port need ranks that horovod.run starts itself: leave use_mpi out"
-            )
-        from horovod.runner.mpi_run import run_function_with_mpi
+        from horovod.runner.mpi_run import mpi_job
 
-        return run_function_with_mpi(job, call, mpi_args)
+        return results_of(mpi_job(job, mpi_args, _publishing(call)))
     return run_job(job, call)
 
 
@@ -156,9 +155,10 @@ def _publishing(call: bytes) -> Callable[[StoreServer], None]:
     return lambda store: results.publish(store, call)
 
 
-def results_of(job: Union[SupervisedJob, ElasticJob]) -> List[Any]:
+def results_of(job: Union[SupervisedJob, ElasticJob, ForeignJob]) -> List[Any]:
     """Runs a job whose ranks call a published function. Returns what it returns, or raises what it raises."""
     from horovod.runner import results
+    from horovod.runner.foreign_job import CommandFailed
     from horovod.runner.supervision import JobFailed, JobInterrupted
 
     try:
@@ -171,6 +171,10 @@ def results_of(job: Union[SupervisedJob, ElasticJob]) -> List[Any]:
         if job.store is not None:
             first = failure.first
             results.raise_remote_error(job.store, first.rank, first.host, first.worker)
+        raise
+    except CommandFailed as failure:
+        if job.store is not None:
+            results.raise_first_error(job.store, failure.hosts)
         raise
     assert job.store is not None
     return results.collect(job.store, job.finished)

@@ -121,14 +121,15 @@ def test_horovodrun_mpi(mpi):
     assert "horovodrun: mpirun" in done.stderr
 
 
-def test_horovod_run_with_mpi(mpi):
+def run_function(mpi, body):
+    """horovod.run(use_mpi=True) of a function of two ranks with this body, in a process of its own."""
     code = (
         "import horovod\n"
         "def work():\n"
-        "    import horovod.numpy as hvd; hvd.init(); return hvd.rank() * 10, hvd.mpi_enabled()\n"
+        f"    import os, horovod.numpy as hvd; hvd.init(); {body}\n"
         "print(horovod.run(work, np=2, use_mpi=True))\n"
     )
-    done = subprocess.run(
+    return subprocess.run(
         [mpi.python, "-c", code],
         env=mpi.environment(),
         capture_output=True,
@@ -136,8 +137,28 @@ def test_horovod_run_with_mpi(mpi):
         timeout=90,
         check=False,
     )
+
+
+def test_horovod_run_with_mpi(mpi):
+    done = run_function(mpi, "return hvd.rank() * 10, hvd.mpi_enabled()")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[(0, True), (10, True)]"
+
+
+FAILURES = [
+    ("[][hvd.rank()] if hvd.rank() else hvd.barrier()", "IndexError: list index out of range"),
+    (
+        "os._exit(7) if hvd.rank() else hvd.barrier()",
+        r"foreign_job.CommandFailed: mpirun failed with exit code \d+",
+    ),
+]
+
+
+@pytest.mark.parametrize("body, error", FAILURES, ids=["it raises", "it dies"])
+def test_a_function_that_fails_under_mpi(mpi, body, error):
+    done = run_function(mpi, body)
+    assert done.returncode == 1 and re.search(error + "$", done.stderr.splitlines()[-1]), done.stderr
+    assert ("rank 1 on host localhost raised:" in done.stderr) == ("IndexError" in error)
 
 
 def test_data_over_mpi_without_mpirun_is_named(mpi):

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from horovod.common.exceptions import HorovodInternalError
 from horovod.rendezvous.auth import make_secret
 from horovod.rendezvous.store import StoreClient
 from horovod.rendezvous.store_server import StoreServer
@@ -63,3 +64,16 @@ def test_exceptions_that_cannot_travel_come_back_as_text(here, capsys):
 def test_a_rank_without_a_result_is_named(here):
     with pytest.raises(RuntimeError, match="rank 0 ended without returning a result"):
         results.collect(here.store, 1)
+
+
+def test_the_cause_is_raised_if_nobody_says_who_failed_first(here, capsys):
+    def fail(errors):
+        raise errors.pop(0)
+
+    for rank, error in ((0, HorovodInternalError("rank 2 died")), (2, ZeroDivisionError("on purpose"))):
+        results.publish(here.store, results.pickled(fail, ([error],), None))
+        assert here.call(rank) == 1
+    with pytest.raises(ZeroDivisionError) as caught:
+        results.raise_first_error(here.store, ["a", "b", "c"])
+    assert "rank 2 on host c raised" in str(caught.value.__cause__)
+    results.raise_first_error(here.store, ["a", "b", "c"])  # nothing is left to raise

@@ -196,7 +196,6 @@ WRONG = [
         ValueError,
         "elastic jobs cannot be started with use_mpi",
     ),
-    ({"use_mpi": True, "dashboard": True}, ValueError, "dashboard and metrics_port need ranks that"),
     ({"host_discovery_script": "exit 3"}, RuntimeError, "discovery script: exit 3. Exit code: 3"),
 ]
 

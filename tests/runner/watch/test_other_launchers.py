@@ -30,8 +30,27 @@ sys.exit(max(one.wait() for one in started))
 """
 
 
-def check(job):
-    """The page, the metrics and the stacks of a job of two ranks; then its end."""
+# horovod.run of the same training; the last word is the file that ends it. Returns where each rank ran.
+FUNCTION = f"""
+import horovod, sys
+
+def train(end):
+    import os, runpy, sys
+    sys.argv[1:] = ["--until", end]
+    runpy.run_path({SCRIPT!r})
+    return os.getpid()
+
+pids = horovod.run(train, [sys.argv[-1]], np=2, use_mpi=True, dashboard=True, metrics_port=0)
+print("ran in", *pids, flush=True)
+"""
+
+
+def check(job, program="watched.py", processes=4):
+    """The page, the metrics and the stacks of a job of two ranks; then its end.
+
+    Args:
+        program: a word of the command lines of the ranks and of so many `processes`, all in all.
+    """
     job.wait_for_ranks()
     page = Visitor(job.address())
     assert page.enter() == 303
@@ -46,7 +65,7 @@ def check(job):
     assert found.returncode == 0 and found.stdout.count("---- rank ") == 2
     assert "watched.py" in found.stdout
     shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", _pids(job)], capture_output=True, text=True)
-    assert shown.stdout.count("watched.py") >= 4, "two launchers, two ranks"
+    assert shown.stdout.count(program) >= processes, shown.stdout
     secret = _variable(job.pids[1], "_HOROVOD_SECRET_KEY")
     assert len(secret) > 40 and secret not in shown.stdout, "a secret on a command line is everybody's"
     assert job.finish() == 0
@@ -62,12 +81,17 @@ def _variable(pid, name):
 
 
 @pytest.fixture(params=NAMES)
-def under_mpirun(request, tmp_path):
-    """Starts the job of two ranks with some flags."""
-    mpi = MpiEnvironment(request.param)
-    reason = mpi.prepare()
+def mpi(request):
+    made = MpiEnvironment(request.param)
+    reason = made.prepare()
     if reason is not None:
         pytest.skip(reason)
+    return made
+
+
+@pytest.fixture
+def under_mpirun(mpi, tmp_path):
+    """Starts the job of two ranks with some flags."""
     launcher = [mpi.python, "-m", "horovod.runner.launch"]
     command = [mpi.python, SCRIPT, "--until", str(tmp_path / "end")]
     return lambda *flags: WatchedJob(
@@ -86,6 +110,15 @@ def test_a_signal_to_the_launcher_ends_all(under_mpirun):
 def test_page_metrics_and_stacks_under_mpirun(under_mpirun):
     with under_mpirun("--dashboard", "--metrics-port", "0") as job:
         check(job)
+
+
+def test_page_metrics_and_stacks_of_a_function_under_mpirun(mpi, tmp_path):
+    python = [mpi.python, "-c", FUNCTION]
+    with WatchedJob(
+        tmp_path, 2, launcher=python, command=[str(tmp_path / "end")], env=mpi.environment()
+    ) as job:
+        check(job, "horovod.runner.run_task", 3)
+        until(lambda: f"ran in {job.pids[0]} {job.pids[1]}\n" in job.out, "the results are there")
 
 
 def jsrun_environment(folder):
