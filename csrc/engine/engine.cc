@@ -277,6 +277,7 @@ void Engine::end_after(const std::string& reason) {
                                         : reason + " (seen by " + topology.describe() + ")";
   liveness_.broadcast_abort(text);
   paths_.abort(text);
+  paths_.leave_memory(kLeaveMemoryWithin);  // their owners may use it again as soon as they know
   table_.end({HVD_UNKNOWN, text + (segment_.aborted() || !ending_.heard() ? after_failure(text) : "")});
 }
 

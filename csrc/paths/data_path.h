@@ -69,6 +69,8 @@ class DataPath {
   virtual void start(PlannedBatch& batch, BatchEnd& end) = 0;
   // Ends what is under way, as soon as its memory is no longer touched. Any thread, also while start() runs.
   virtual void abort(const std::string& why) = 0;
+  // After abort(): waits, for so long at most, until no device touches the memory of a batch that start() gave up.
+  virtual void leave_memory(double /*seconds*/) {}
 
   // For the stall watch, from any thread: the global rank that holds up what is under way, or -1.
   virtual int waiting_for() const { return -1; }

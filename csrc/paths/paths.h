@@ -35,6 +35,9 @@ class Paths {
   void abort(const std::string& why) {
     for (auto path = paths_.rbegin(); path != paths_.rend(); ++path) (*path)->abort(why);
   }
+  void leave_memory(double seconds) {
+    for (const auto& path : paths_) path->leave_memory(seconds);
+  }
   // The first that has something to say.
   std::string report() const {
     for (const auto& path : paths_)

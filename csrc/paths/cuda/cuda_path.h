@@ -34,6 +34,7 @@ class CudaPath : public DataPath {
   void tune(const Settings& settings) override;
   void start(PlannedBatch& batch, BatchEnd& end) override;
   void abort(const std::string& why) override;
+  void leave_memory(double seconds) override;
   void copy_output(Tensor& tensor, void* to, void* stream) override;
   std::vector<DeviceWork> take_work(bool last) override;
   std::string report() override;

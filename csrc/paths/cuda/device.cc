@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "util/clock.h"
@@ -97,6 +98,17 @@ bool Device::drained(Stream stream, double seconds) const {
     usleep(50);
   }
   return true;
+}
+
+bool Device::drained(double seconds) {
+  std::map<int, Stream> streams;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    streams = streams_;
+  }
+  double deadline = now_s() + seconds;
+  return std::all_of(streams.begin(), streams.end(),
+                     [&](const auto& lane) { return drained(lane.second, deadline - now_s()); });
 }
 
 EventPtr Device::record(Stream stream, bool timed) {

@@ -74,6 +74,8 @@ class Device : public std::enable_shared_from_this<Device> {
   EventPtr record(Stream stream, bool timed = false);
   // Whether the stream has nothing left to do; asks for up to `seconds`.
   bool drained(Stream stream, double seconds) const;
+  // All that stream() has made.
+  bool drained(double seconds);
 
   int attribute(int which, int fallback) const;
   Uuid uuid() const;
