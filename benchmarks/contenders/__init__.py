@@ -42,6 +42,7 @@ CONTENDERS: Dict[str, Contender] = {
     "horovod autotuned": Contender("horovod_numpy:Grouped", "horovodrun", AUTOTUNE),
     "horovod.torch": Contender("horovod_torch:HorovodTorch", "horovodrun"),
     "horovod.tensorflow": Contender("horovod_tensorflow:Graph", "horovodrun", TENSORFLOW),
+    "tensorflow alone": Contender("horovod_tensorflow:Alone", "horovodrun", TENSORFLOW),
     "tensorflow, all cores": Contender("horovod_tensorflow:Graph", "horovodrun", ALL_CORES),
     "horovod.jax": Contender("horovod_jax:Jitted", "horovodrun", {"JAX_PLATFORMS": "cpu"}),
     "jax io_callback": Contender("horovod_jax:Callback", "horovodrun", {"JAX_PLATFORMS": "cpu"}),

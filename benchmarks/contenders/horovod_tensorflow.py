@@ -58,3 +58,11 @@ class Graph(InPlace):
             net.train_on_batch(x, y)
 
         return step
+
+
+class Alone(Graph):
+    """The many without a collective: what TensorFlow takes to be given them and to run a node for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all = self.tf.function(lambda tensors: [self.tf.negative(t) for t in tensors])

@@ -178,3 +178,41 @@ def named():
 
 def test_issue_784_one_function_called_twice_in_a_step():
     assert run("tensorflow", named) == [6.0, 6.0]
+
+
+def again():
+    """The same nodes with other shapes every time, and between two good runs one that fails."""
+    import numpy as np
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+
+    me = hvd.rank()
+    rows = tf.TensorSpec([None, 2], tf.float32)
+
+    @tf.function(input_signature=[rows, rows, tf.TensorSpec([None], tf.int32)])
+    def step(x, y, splits):
+        alone = hvd.allreduce(x, op=hvd.Sum, name="alone")
+        group = hvd.grouped_allreduce([x, y], op=hvd.Sum, name="group")
+        gathered = hvd.allgather(y, name="gathered")
+        sent, received = hvd.alltoall(y, splits, name="sent")
+        return alone, group, gathered, sent, received
+
+    def right(n):
+        x, y = tf.fill([n, 2], 1.0 + me), tf.fill([n + me, 2], 10.0 * (1 + me))
+        alone, group, gathered, sent, received = step(x, x, tf.constant([1, n - 1]))
+        good = np.array_equal(alone, np.full([n, 2], 3.0)) and all(np.array_equal(g, alone) for g in group)
+        good &= np.array_equal(gathered, np.repeat([[1.0, 1.0], [2.0, 2.0]], n, axis=0))
+        good &= received.numpy().tolist() == ([1, 1] if me == 0 else [n - 1, n - 1])
+        good &= sent.shape[0] == sum(received.numpy())
+        try:
+            step(y, y, tf.constant([0, n + me]))  # as many rows as the rank says
+        except tf.errors.FailedPreconditionError as error:
+            return bool(good) and "Mismatched ALLREDUCE tensor shapes" in str(error)
+        return False
+
+    return [right(n) for n in (3, 1, 5, 2)]
+
+
+def test_nodes_run_again_with_other_shapes_and_after_failures():
+    assert run("tensorflow", again) == [[True] * 4] * 2

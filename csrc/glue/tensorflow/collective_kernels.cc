@@ -29,12 +29,15 @@ class Forwarding {
   std::atomic<int> refused_{0};
 };
 
+class Run;
+
 struct Kernel {
   int32_t kind;
   bool grouped;
   bool on_cpu;
   Attributes attributes;
   Forwarding forwarding;
+  std::atomic<Run*> spare{nullptr};  // of an earlier run, with its memory
 };
 
 size_t bytes_of(int type, const int64_t* shape, int32_t ndim) {
@@ -58,75 +61,98 @@ Tensor kept_output(TF_OpKernelContext* context, int index, int type, const int64
   return output;
 }
 
-// One run of a node: holds the tensors and the completion until the engine is done.
+// One run of a node, until the engine is done. It keeps addresses: TensorFlow holds the inputs and the outputs of an
+// asynchronous kernel until that says it is done. A handle given back by the thread that made it is cheap, and so is
+// a run that is used again: memory that one thread allocates and another frees is the larger part of a small run.
 class Run {
  public:
-  Run(Kernel& kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
-      : kernel_(kernel), context_(context), done_(new DeferredDone(done)) {}
+  static Run* of(Kernel& kernel) {
+    Run* spare = kernel.spare.exchange(nullptr, std::memory_order_acquire);
+    return spare ? spare : new Run(kernel);
+  }
 
-  void start() {
-    DeferredDone* done = done_;  // this object may be gone once the request is submitted
-    bool deferred = done->can_defer();
-    Status status;
-    if (!prepare(status) || !submit(status)) {
-      tf.TF_OpKernelContext_Failure(context_, status);
+  void start(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback) {
+    context_ = context;
+    done_ = DeferredDone(callback);
+    DeferredDone done = done_;  // this object may be in another's hands once the request is submitted
+    if (!prepare() || !submit()) {
+      tf.TF_OpKernelContext_Failure(context_, status_);
       finish();
     }
-    if (!deferred) done->block_until_run();
+    if (!done.can_defer()) done.block_until_run();
   }
 
  private:
-  bool prepare(Status& status) {
+  struct Member {
+    std::string name;
+    Shape shape;
+    int type = 0;
+    void* input = nullptr;
+    void* output = nullptr;  // null: not there yet
+  };
+
+  explicit Run(Kernel& kernel) : kernel_(kernel) {}
+
+  bool prepare() {
     const bool join = kernel_.kind == HVD_JOIN;
-    const int count = join ? 0 : kernel_.kind == HVD_ALLTOALL ? 1 : tf.TF_NumInputs(context_);
-    for (int i = 0; i < count; ++i)
-      if (!prepare_tensor(i, count, status)) return false;
-    if (kernel_.kind == HVD_ALLTOALL && !read_splits(status)) return false;
-    return true;
+    const auto count = static_cast<size_t>(join ? 0 : kernel_.kind == HVD_ALLTOALL ? 1 : tf.TF_NumInputs(context_));
+    if (members_.size() != count) name_members(count);
+    for (size_t i = 0; i < count; ++i)
+      if (!prepare_member(static_cast<int>(i), members_[i])) return false;
+    return kernel_.kind != HVD_ALLTOALL || read_splits();
   }
 
-  bool prepare_tensor(int index, int count, Status& status) {
-    Tensor tensor = input(context_, index, status);
-    if (!status.ok()) return false;
-    const int type = tf.TF_TensorType(tensor.get());
-    shapes_.push_back(shape_of(tensor.get()));
-    types_.push_back(type);
-    names_.push_back(kernel_.grouped ? member_name(kernel_.attributes.name, index, count) : kernel_.attributes.name);
-    const Shape& shape = shapes_.back();
-    if (kernel_.kind == HVD_REDUCESCATTER && shape.empty()) {
-      status.set(kInvalidArgument,
-                 std::string(kernel_.grouped ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
-                     " does not support scalar inputs.");
+  void name_members(size_t count) {
+    members_.resize(count);
+    const std::string& name = kernel_.attributes.name;
+    for (size_t i = 0; i < count; ++i)
+      members_[i].name = kernel_.grouped ? member_name(name, static_cast<int>(i), static_cast<int>(count)) : name;
+  }
+
+  bool prepare_member(int index, Member& member) {
+    Tensor tensor = input(context_, index, status_);
+    if (!status_.ok()) return false;
+    member.type = tf.TF_TensorType(tensor.get());
+    member.input = data_of(tensor.get());
+    member.output = nullptr;
+    read_shape(tensor.get(), member.shape);
+    if (kernel_.kind == HVD_REDUCESCATTER && member.shape.empty()) {
+      status_.set(kInvalidArgument,
+                  std::string(kernel_.grouped ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
+                      " does not support scalar inputs.");
       return false;
     }
-    Tensor output;
     const bool root = kernel_.kind == HVD_BROADCAST && kernel_.attributes.root_rank == hvd_rank();
     if (root) {  // its value is already right: pass the tensor on
-      tf.TF_SetOutput(context_, index, tensor.get(), status);
+      tf.TF_SetOutput(context_, index, tensor.get(), status_);
+      member.output = member.input;
     } else if (kernel_.kind == HVD_ALLREDUCE || kernel_.kind == HVD_BROADCAST) {
-      const bool large = is_large(type, shape.data(), static_cast<int32_t>(shape.size()));
-      if (large && kernel_.forwarding.hopeless()) {
-        output = kept_output(context_, index, type, shape.data(), static_cast<int32_t>(shape.size()), status);
-      } else {
-        // Our own reference would keep TensorFlow from giving us the input's memory for the output.
-        tensor.reset();
-        int from = -1;
-        output.reset(tf.TF_ForwardInputOrAllocateOutput(context_, &index, 1, index, shape.data(),
-                                                        static_cast<int>(shape.size()), &from, status));
-        if (status.ok()) tensor = input(context_, index, status);
-        if (large) kernel_.forwarding.saw(from >= 0);
-      }
+      tensor.reset();  // our own reference would keep TensorFlow from giving us the input's memory for the output
+      member.output = output_like_input(index, member);
     }
-    inputs_.push_back(std::move(tensor));
-    outputs_.push_back(std::move(output));
-    return status.ok();
+    return status_.ok();
   }
 
-  bool read_splits(Status& status) {
-    Tensor splits = input(context_, 1, status);
-    if (!status.ok()) return false;
+  void* output_like_input(int index, const Member& member) {
+    const int64_t* shape = member.shape.data();
+    const auto ndim = static_cast<int32_t>(member.shape.size());
+    const bool large = is_large(member.type, shape, ndim);
+    Tensor output;
+    if (large && kernel_.forwarding.hopeless()) {
+      output = kept_output(context_, index, member.type, shape, ndim, status_);
+    } else {
+      int from = -1;
+      output.reset(tf.TF_ForwardInputOrAllocateOutput(context_, &index, 1, index, shape, ndim, &from, status_));
+      if (large) kernel_.forwarding.saw(from >= 0);
+    }
+    return status_.ok() ? data_of(output.get()) : nullptr;
+  }
+
+  bool read_splits() {
+    Tensor splits = input(context_, 1, status_);
+    if (!status_.ok()) return false;
     if (tf.TF_NumDims(splits.get()) > 1) {
-      status.set(kInvalidArgument, "alltoall expects a 1D splits tensor");
+      status_.set(kInvalidArgument, "alltoall expects a 1D splits tensor");
       return false;
     }
     const auto* rows = static_cast<const int32_t*>(tf.TF_TensorData(splits.get()));
@@ -134,30 +160,32 @@ class Run {
     return true;
   }
 
-  bool submit(Status& status) {
-    std::vector<hvd_request> requests(kernel_.kind == HVD_JOIN ? 1 : inputs_.size());
-    for (size_t i = 0; i < requests.size(); ++i) {
-      hvd_request& request = requests[i];
-      request = kernel_.attributes.request(kernel_.kind);
-      request.name = "join.noname";
-      if (kernel_.kind == HVD_JOIN) continue;
-      request.name = names_[i].c_str();
-      request.dtype = engine_dtype(types_[i]);
-      request.input = data_of(inputs_[i].get());
-      request.output = outputs_[i]                     ? data_of(outputs_[i].get())
-                       : kernel_.kind == HVD_BROADCAST ? data_of(inputs_[i].get())
-                                                       : nullptr;
-      request.shape = shapes_[i].data();
-      request.ndim = static_cast<int32_t>(shapes_[i].size());
-      request.splits = splits_.empty() ? nullptr : splits_.data();
-      request.n_splits = static_cast<int32_t>(splits_.size());
-    }
+  bool submit() {
+    hvd_request one;
+    std::vector<hvd_request> several(members_.size() > 1 ? members_.size() : 0);
+    hvd_request* requests = several.empty() ? &one : several.data();
+    one = kernel_.attributes.request(kernel_.kind);
+    one.name = "join.noname";
+    for (size_t i = 0; i < members_.size(); ++i) describe(members_[i], requests[i]);
     uint32_t flags = HVD_AUTO_RELEASE;
     if (kernel_.grouped) flags |= HVD_GROUP;
-    int64_t handle = hvd_submit(requests.data(), static_cast<int32_t>(requests.size()), flags, on_alloc, on_done, this);
+    const auto count = static_cast<int32_t>(several.empty() ? 1 : several.size());
+    int64_t handle = hvd_submit(requests, count, flags, on_alloc, on_done, this);
     if (handle > 0) return true;
-    status.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
+    status_.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
     return false;
+  }
+
+  void describe(const Member& member, hvd_request& request) const {
+    request = kernel_.attributes.request(kernel_.kind);
+    request.name = member.name.c_str();
+    request.dtype = engine_dtype(member.type);
+    request.input = member.input;
+    request.output = member.output;
+    request.shape = member.shape.data();
+    request.ndim = static_cast<int32_t>(member.shape.size());
+    request.splits = splits_.empty() ? nullptr : splits_.data();
+    request.n_splits = static_cast<int32_t>(splits_.size());
   }
 
   bool is_large(int type, const int64_t* shape, int32_t ndim) const {
@@ -165,31 +193,26 @@ class Run {
   }
 
   Tensor allocate(int index, int type, const int64_t* shape, int32_t ndim) {
-    Status status;
     Tensor output =
         is_large(type, shape, ndim)
-            ? kept_output(context_, index, type, shape, ndim, status)
-            : Tensor(tf.TF_AllocateOutput(context_, index, type, shape, ndim, bytes_of(type, shape, ndim), status));
-    if (!status.ok()) tf.TF_OpKernelContext_Failure(context_, status);
-    return status.ok() ? std::move(output) : Tensor();
+            ? kept_output(context_, index, type, shape, ndim, status_)
+            : Tensor(tf.TF_AllocateOutput(context_, index, type, shape, ndim, bytes_of(type, shape, ndim), status_));
+    if (!status_.ok()) tf.TF_OpKernelContext_Failure(context_, status_);
+    return status_.ok() ? std::move(output) : Tensor();
   }
 
   static void* on_alloc(void* self, int32_t index, const int64_t* shape, int32_t ndim) {
     auto* run = static_cast<Run*>(self);
-    auto i = static_cast<size_t>(index);
-    run->outputs_[i] = run->allocate(index, run->types_[i], shape, ndim);
-    return run->outputs_[i] ? data_of(run->outputs_[i].get()) : nullptr;
+    Member& member = run->members_[static_cast<size_t>(index)];
+    Tensor output = run->allocate(index, member.type, shape, ndim);
+    member.output = output ? data_of(output.get()) : nullptr;
+    return member.output;
   }
 
   static void on_done(void* self, int64_t handle, int32_t status, const char* error) {
     auto* run = static_cast<Run*>(self);
-    if (status == HVD_OK) {
-      run->collect(handle);
-    } else {
-      Status failure;
-      failure.set(error_code(status), error && *error ? error : "the collective failed");
-      tf.TF_OpKernelContext_Failure(run->context_, failure);
-    }
+    if (status == HVD_OK) run->collect(handle);
+    else run->fail(error_code(status), error && *error ? error : "the collective failed");
     run->finish();
   }
 
@@ -202,17 +225,16 @@ class Run {
         *static_cast<int32_t*>(tf.TF_TensorData(value.get())) = static_cast<int32_t>(result.value);
       return;
     }
-    if (kernel_.kind == HVD_ALLREDUCE || kernel_.kind == HVD_BROADCAST) return;
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      if (outputs_[i]) continue;
-      if (hvd_result(handle, static_cast<int32_t>(i), &result) != HVD_OK) return fail_collect();
-      outputs_[i] = allocate(static_cast<int>(i), types_[i], result.shape, result.ndim);
-      if (!outputs_[i]) return;
-      size_t bytes = bytes_of(types_[i], result.shape, result.ndim);
-      if (bytes) memcpy(tf.TF_TensorData(outputs_[i].get()), result.data, bytes);
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (members_[i].output) continue;
+      if (hvd_result(handle, static_cast<int32_t>(i), &result) != HVD_OK) return fail(kInternal, hvd_last_error());
+      Tensor output = allocate(static_cast<int>(i), members_[i].type, result.shape, result.ndim);
+      if (!output) return;
+      size_t bytes = bytes_of(members_[i].type, result.shape, result.ndim);
+      if (bytes) memcpy(tf.TF_TensorData(output.get()), result.data, bytes);
     }
     if (kernel_.kind == HVD_ALLTOALL) {
-      if (hvd_result(handle, 0, &result) != HVD_OK) return fail_collect();
+      if (hvd_result(handle, 0, &result) != HVD_OK) return fail(kInternal, hvd_last_error());
       const int64_t count = result.n_splits;
       Tensor received = allocate(1, kInt32, &count, 1);
       auto* rows = received ? static_cast<int32_t*>(tf.TF_TensorData(received.get())) : nullptr;
@@ -220,26 +242,24 @@ class Run {
     }
   }
 
-  void fail_collect() {
-    Status failure;
-    failure.set(kInternal, hvd_last_error());
-    tf.TF_OpKernelContext_Failure(context_, failure);
+  void fail(int code, const char* text) {
+    status_.set(code, text);
+    tf.TF_OpKernelContext_Failure(context_, status_);
   }
 
-  // Drops the tensors before TensorFlow continues, so that it may reuse their memory.
+  // Leaves this object to the next run before TensorFlow continues, which may then delete the kernel.
   void finish() {
-    DeferredDone* done = done_;
-    delete this;
-    done->run();
+    DeferredDone done = done_;
+    Run* none = nullptr;
+    if (!status_.ok() || !kernel_.spare.compare_exchange_strong(none, this, std::memory_order_release)) delete this;
+    done.run();
   }
 
   Kernel& kernel_;
-  TF_OpKernelContext* context_;
-  DeferredDone* done_;
-  std::vector<Tensor> inputs_, outputs_;
-  std::vector<Shape> shapes_;
-  std::vector<int> types_;
-  std::vector<std::string> names_;
+  TF_OpKernelContext* context_ = nullptr;
+  DeferredDone done_;
+  Status status_;
+  std::vector<Member> members_;
   std::vector<int64_t> splits_;
 };
 
@@ -247,7 +267,7 @@ class Run {
 
 template <int32_t kind, bool grouped, bool on_cpu>
 void* create_collective(TF_OpKernelConstruction* construction) {
-  auto* kernel = new Kernel{kind, grouped, on_cpu, {}, {}};
+  auto* kernel = new Kernel{kind, grouped, on_cpu, {}, {}, {}};
   kernel->attributes.read(construction);
   return kernel;
 }
@@ -268,9 +288,13 @@ HVD_TF_CREATE(HVD_JOIN, false)
 #undef HVD_TF_CREATE
 
 void compute_collective(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
-  (new Run(*static_cast<Kernel*>(kernel), context, done))->start();
+  Run::of(*static_cast<Kernel*>(kernel))->start(context, done);
 }
 
-void delete_collective(void* kernel) { delete static_cast<Kernel*>(kernel); }
+void delete_collective(void* kernel) {
+  auto* old = static_cast<Kernel*>(kernel);
+  delete old->spare.load(std::memory_order_acquire);
+  delete old;
+}
 
 }  // namespace horovod::tensorflow

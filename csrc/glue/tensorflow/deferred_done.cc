@@ -44,37 +44,39 @@ constexpr int kDestroyFunctor = 3;  // std::_Manager_operation::__destroy_functo
 
 }  // namespace
 
-DeferredDone::DeferredDone(TF_AsyncOpKernelDoneCallback* done) : original_(done) {
+DeferredDone::DeferredDone(TF_AsyncOpKernelDoneCallback* done) {
   auto* source = reinterpret_cast<FunctionObject*>(done);
-  moved_ = !refuse.load(std::memory_order_relaxed) && in_tensorflow(reinterpret_cast<const void*>(source->manage)) &&
-           in_tensorflow(reinterpret_cast<const void*>(source->invoke));
-  last_movable.store(moved_, std::memory_order_relaxed);
-  if (!moved_) return;
+  const bool movable = !refuse.load(std::memory_order_relaxed) &&
+                       in_tensorflow(reinterpret_cast<const void*>(source->manage)) &&
+                       in_tensorflow(reinterpret_cast<const void*>(source->invoke));
+  last_movable.store(movable, std::memory_order_relaxed);
+  if (!movable) {
+    waiting_ = new Waiting{done, {}, {}};
+    return;
+  }
   function_ = *source;
   source->manage = nullptr;  // the source is now an empty function: its destructor does nothing
   source->invoke = nullptr;
 }
 
 void DeferredDone::run() {
-  if (moved_) {
-    FunctionObject function = function_;
-    delete this;
-    function.invoke(function.storage);
-    function.manage(function.storage, function.storage, kDestroyFunctor);
+  if (can_defer()) {
+    function_.invoke(function_.storage);
+    function_.manage(function_.storage, function_.storage, kDestroyFunctor);
     return;
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  finished_ = true;
-  changed_.notify_one();
+  std::lock_guard<std::mutex> lock(waiting_->mutex);
+  waiting_->finished = true;
+  waiting_->changed.notify_one();
 }
 
 void DeferredDone::block_until_run() {
   {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return finished_; });
+    std::unique_lock<std::mutex> lock(waiting_->mutex);
+    waiting_->changed.wait(lock, [this] { return waiting_->finished; });
   }
-  auto* original = original_;
-  delete this;
+  auto* original = waiting_->original;
+  delete waiting_;
   tf.TF_RunAsyncOpKernelDoneCallback(original);
 }
 

@@ -16,34 +16,33 @@
 
 namespace horovod::tensorflow {
 
+// A value: copies stand for the same callback, and one of them is run, once.
 class DeferredDone {
  public:
+  DeferredDone() = default;
   // Takes the callback over. `can_defer()` tells whether the kernel may return before run().
   explicit DeferredDone(TF_AsyncOpKernelDoneCallback* done);
-  DeferredDone(const DeferredDone&) = delete;
-  DeferredDone& operator=(const DeferredDone&) = delete;
 
-  bool can_defer() const { return moved_; }
-  // Tells TensorFlow that the kernel is finished; once, from any thread. Destroys this object.
+  bool can_defer() const { return !waiting_; }
+  // Tells TensorFlow that the kernel is finished; once, from any thread.
   void run();
   // Blocks the calling thread until run(), then tells TensorFlow. Only when !can_defer().
   void block_until_run();
 
  private:
-  ~DeferredDone() = default;
-
   struct FunctionObject {  // std::function<void()> of libstdc++
     void* storage[2];
     bool (*manage)(void*, const void*, int);
     void (*invoke)(const void*);
   };
+  struct Waiting {
+    TF_AsyncOpKernelDoneCallback* original;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool finished = false;
+  };
   FunctionObject function_{};
-  TF_AsyncOpKernelDoneCallback* original_;
-  bool moved_ = false;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool finished_ = false;
+  Waiting* waiting_ = nullptr;  // where the callback could not be moved; block_until_run() frees it
 };
 
 // Whether the last callback seen could be moved: 1 yes, 0 no, -1 none seen yet.

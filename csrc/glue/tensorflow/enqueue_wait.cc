@@ -94,15 +94,15 @@ void compute_wait(void*, TF_OpKernelContext* context) {
 }
 
 void compute_probe(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
-  auto* deferred = new DeferredDone(done);
-  const bool can_defer = deferred->can_defer();
+  DeferredDone deferred(done);
+  const bool can_defer = deferred.can_defer();
   Status status;
   Tensor answer(tf.TF_AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(int32_t), status));
   if (status.ok()) *static_cast<int32_t*>(tf.TF_TensorData(answer.get())) = can_defer;
   if (!status.ok()) tf.TF_OpKernelContext_Failure(context, status);
   answer.reset();  // before TensorFlow is told that the node is done
-  deferred->run();
-  if (!can_defer) deferred->block_until_run();
+  deferred.run();
+  if (!can_defer) deferred.block_until_run();
 }
 
 }  // namespace horovod::tensorflow

@@ -16,9 +16,14 @@ struct TensorDeleter {
 using Tensor = std::unique_ptr<TF_Tensor, TensorDeleter>;
 using Shape = std::vector<int64_t>;
 
-inline Shape shape_of(const TF_Tensor* tensor) {
-  Shape shape(static_cast<size_t>(tf.TF_NumDims(tensor)));
+inline void read_shape(const TF_Tensor* tensor, Shape& shape) {
+  shape.resize(static_cast<size_t>(tf.TF_NumDims(tensor)));
   for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.TF_Dim(tensor, static_cast<int>(i));
+}
+
+inline Shape shape_of(const TF_Tensor* tensor) {
+  Shape shape;
+  read_shape(tensor, shape);
   return shape;
 }
 
