@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/affinity.h"
 #include "util/clock.h"
@@ -20,6 +21,8 @@ constexpr double kCallerGrace = 1e-3;
 // told.
 constexpr int kShortParks = 10;
 constexpr double kLongPark = 0.05;
+// After this rank has said something, the background thread looks this often whether there is more.
+constexpr double kNap = 500e-6;
 
 }  // namespace
 
@@ -62,6 +65,8 @@ void Driver::background() {
   int parks = 0;  // in a row, during one drive of a caller
   double call_seen = 0;
   uint32_t rung_before = 0;
+  bool announced = false;  // since it last slept
+  bool napped = false;
   while (!stopping_) {
     bool caller_drives = callers_ > 0;
     if (!caller_drives && now_s() - last_call_ < kCallerGrace) caller_drives = !table_.outstanding();
@@ -69,6 +74,7 @@ void Driver::background() {
       const double call_now = last_call_;
       parks = call_now == call_seen ? parks + 1 : 0;
       call_seen = call_now;
+      if (std::exchange(napped, false)) bells_.ring_own();  // what came meanwhile is for whoever drives
       const uint32_t rung = bells_.count();
       if (rung == rung_before && parks == 0 && sockets_.empty()) park_on_bell(rung);
       else park(parks > kShortParks);
@@ -78,8 +84,22 @@ void Driver::background() {
     uint32_t seen = bells_.count();
     Turn turn = this->turn();
     drive_mutex_.unlock();
-    if (!turn.did && !stopping_) sleep(seen, turn.idle_for, false);
+    announced |= turn.announced;
+    if (turn.did || stopping_) continue;
+    napped = std::exchange(announced, false);
+    if (napped) nap(seen, std::min(turn.idle_for, kNap));
+    else sleep(seen, turn.idle_for, false);
   }
+}
+
+// Whoever queues one tensor queues the next in a moment. To be woken for each would take the core from that caller
+// again and again, where there is no other: until the nap is over he need not ring, since this thread looks by itself
+// then.
+void Driver::nap(uint32_t seen, double seconds) {
+  naps_ = true;
+  sleep(seen, seconds, false);
+  naps_ = false;
+  owed_ = false;
 }
 
 // Leaves the engine to the caller who drives it. A caller who drives for long has to say when it stops; one who
@@ -106,8 +126,13 @@ void Driver::unpark() {
   parked_changed_.notify_one();
 }
 
-void Driver::queued(bool will_wait) {
-  if (will_wait) return;
+// Nothing is forgotten: this is called after the tensor was queued, and a nap that is seen here, like a drive that is
+// not seen here, takes the queue after that. Whoever naps, and cannot drive then, rings for the one who does.
+void Driver::queued(bool patient) {
+  if (patient && naps_ && callers_ == 0) {
+    owed_ = true;
+    return;
+  }
   bells_.ring_own();
   // Once is enough: it may have to wait for a core.
   if (callers_ == 0 && parked_ != kNotParked && parked_.exchange(kNotParked) != kNotParked) unpark();

@@ -31,8 +31,9 @@ namespace hvd {
 class Driver {
  public:
   struct Turn {
-    bool did;         // something; look again at once
-    double idle_for;  // else: seconds after which to look again even if nobody rings
+    bool did;                // something; look again at once
+    double idle_for;         // else: seconds after which to look again even if nobody rings
+    bool announced = false;  // what this rank has queued
   };
   struct Options {
     double spin_us = 0;    // how long a wait spins before it sleeps
@@ -48,8 +49,13 @@ class Driver {
   void start();
   void stop();
 
-  // Something was queued; will_wait: the caller comes to wait for it at once.
-  void queued(bool will_wait);
+  // Something was queued whose caller does not wait for it at once.
+  // patient: he will wait or look later, so that the end of a nap is soon enough.
+  void queued(bool patient);
+  // Somebody looks whether it is done.
+  void hurry() {
+    if (owed_ && owed_.exchange(false)) bells_.ring_own();
+  }
   // Waits until the submission is done, driving if nobody else does. timeout_s < 0: for ever.
   Status wait(Submission& submission, double timeout_s);
   // Runs a body that drives if nobody else does, and says what it said; false otherwise.
@@ -64,6 +70,7 @@ class Driver {
 
  private:
   void background();
+  void nap(uint32_t seen, double seconds);
   void park(bool caller_stays);
   void park_on_bell(uint32_t seen);
   void unpark();
@@ -92,6 +99,8 @@ class Driver {
   std::condition_variable parked_changed_;
   enum Parked { kNotParked, kBriefly, kUntilCalled, kOnBell };
   std::atomic<Parked> parked_{kNotParked};  // the background thread
+  std::atomic<bool> naps_{false};           // the background thread: see nap
+  std::atomic<bool> owed_{false};           // somebody has queued during a nap and did not ring
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -220,15 +220,15 @@ Driver::Turn Engine::progress() {
       quick_.goes_another_way();
       node_.say_shutdown(reason);
     }
-    bool did = announcer_.announce();
-    did |= node_.turn();
+    bool announced = announcer_.announce();
+    bool did = node_.turn() || announced;
     quick_.tend(node_.somebody_waits());
     stall_.check();
     note_missing();
     double idle = node_.somebody_waits() ? 0.1 : 1.0;  // the stall watch must look now and then
     if (settings_.cycle_time > 0) idle = std::min(idle, settings_.cycle_time * 1e-3);
     if (node_.has_backlog()) idle = 1e-3;
-    return {did || leaving, idle};
+    return {did || leaving, idle, announced};
   } catch (const JobAborted& e) {
     end_after(e.what());
   } catch (const ParseError& e) {
@@ -332,14 +332,17 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
         return true;
       }))
     return handle;
-  driver_.queued(flags & HVD_WILL_WAIT);
+  if (!(flags & HVD_WILL_WAIT)) driver_.queued(!done);
   return handle;
 }
 
 int32_t Engine::poll(int64_t handle) {
   auto submission = find(handle);
   if (!submission) throw Refused(HVD_INVALID, "unknown handle " + std::to_string(handle));
-  if (!submission->done.load(std::memory_order_acquire)) return 0;
+  if (!submission->done.load(std::memory_order_acquire)) {
+    driver_.hurry();
+    return 0;
+  }
   for (const Entry& entry : submission->entries)
     if (entry.result && !entry.result->reached() && !segment_.aborted()) return 0;
   return 1;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "util/clock.h"
+
 namespace hvd {
 namespace {
 
@@ -54,7 +56,8 @@ void Doorbells::sleep(uint32_t seen, double timeout_s, const std::vector<int>& s
     std::lock_guard<std::mutex> lock(sleepers_mutex_);
     me.sleepers.fetch_add(1, std::memory_order_seq_cst);
   }
-  if (me.bell.load(std::memory_order_seq_cst) == seen) ::poll(fds, n, std::max(1, static_cast<int>(timeout_s * 1000)));
+  timespec limit = timespec_of(std::max(timeout_s, 0.0));
+  if (me.bell.load(std::memory_order_seq_cst) == seen) ::ppoll(fds, n, &limit, nullptr);
   std::lock_guard<std::mutex> lock(sleepers_mutex_);
   if (me.sleepers.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
   uint64_t count;

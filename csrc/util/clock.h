@@ -19,6 +19,14 @@ inline double epoch_s() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+// A length of time, of 0 or more, as the system's calls want it.
+inline timespec timespec_of(double seconds) {
+  timespec t{};
+  t.tv_sec = static_cast<time_t>(seconds);
+  t.tv_nsec = static_cast<long>((seconds - static_cast<double>(t.tv_sec)) * 1e9);
+  return t;
+}
+
 // Tells the core that this is a wait loop.
 inline void cpu_relax() {
 #if defined(__x86_64__)

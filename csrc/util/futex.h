@@ -12,13 +12,13 @@
 #include <cstdint>
 #include <ctime>
 
+#include "util/clock.h"
+
 namespace hvd {
 
 // Sleeps while *word == expected, until woken or for timeout_s.
 inline void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, double timeout_s) {
-  timespec limit{};
-  limit.tv_sec = static_cast<time_t>(timeout_s);
-  limit.tv_nsec = static_cast<long>((timeout_s - static_cast<double>(limit.tv_sec)) * 1e9);
+  timespec limit = timespec_of(timeout_s);
   syscall(SYS_futex, word, FUTEX_WAIT, expected, &limit, nullptr, 0);
 }
 

@@ -2,10 +2,12 @@
 //
 // Whole engines against each other: threads that submit and wait at the same time, callbacks, errors, shutdown.
 #include <atomic>
+#include <random>
 
 #include "tests/check.h"
 #include "tests/engine/gradient.h"
 #include "tests/engine/job.h"
+#include "util/clock.h"
 
 using namespace hvd;
 using namespace hvd::testing;
@@ -70,6 +72,38 @@ TEST(many_threads_submit_at_once) {
         });
       }
       for (std::thread& t : threads) t.join();
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// Who submits and neither waits nor looks gets his results all the same, though only the first of many tensors rings.
+// What was forgotten is found when the engine looks whether all is well: in each of so many rounds, that is too late.
+TEST(what_nobody_waits_for_is_done_by_itself) {
+  for (const auto& locals : jobs()) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Engine& engine = job.engine(rank);
+      std::minstd_rand random(unsigned(rank) + 1);
+      const double limit = now_s() + 60;
+      for (int round = 0; round < 200; ++round) {
+        std::vector<Gradient> tensors;
+        for (int i = 0; i < 6; ++i) tensors.emplace_back("t" + std::to_string(i), size_t(100 * i + 1), 1.f);
+        std::vector<int64_t> handles;
+        for (Gradient& tensor : tensors) {
+          const hvd_request r = tensor.request();
+          handles.push_back(engine.submit(&r, 1, 0, nullptr, nullptr, nullptr));
+          usleep(unsigned(random() % 4) * unsigned(random() % 200));  // within a nap, at its end, after it
+        }
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          const auto submission = engine.find(handles[i]);
+          while (!submission->done && now_s() < limit) usleep(20);
+          faults += !submission->done || !tensors[i].all(float(job.size()));
+          engine.release(handles[i]);
+        }
+      }
     });
     const Case c("hosts", locals.size(), "ranks", job.size());
     CHECK_EQ(faults.load(), 0L);

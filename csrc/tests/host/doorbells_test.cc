@@ -4,6 +4,7 @@
 #include "host/doorbells.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,9 +35,9 @@ extern "C" ssize_t read(int fd, void* buffer, size_t n) {
 }
 
 // Likewise, where it has been woken and does not know it yet.
-extern "C" int poll(pollfd* fds, nfds_t n, int milliseconds) {
-  timespec limit{milliseconds / 1000, milliseconds % 1000 * 1000000L};
-  auto ready = static_cast<int>(syscall(SYS_ppoll, fds, n, milliseconds < 0 ? nullptr : &limit, nullptr, size_t{0}));
+extern "C" int ppoll(pollfd* fds, nfds_t n, const timespec* limit, const sigset_t*) {
+  timespec left = *limit;  // the system call changes it
+  auto ready = static_cast<int>(syscall(SYS_ppoll, fds, n, &left, nullptr, size_t{0}));
   if (after_poll) after_poll();
   return ready;
 }
