@@ -332,7 +332,8 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
         return true;
       }))
     return handle;
-  if (!(flags & HVD_WILL_WAIT)) driver_.queued(!done);
+  // A GPU would stand idle until the end of a nap.
+  if (!(flags & HVD_WILL_WAIT)) driver_.queued(!done && requests[0].device < 0);
   return handle;
 }
 
