@@ -3,16 +3,18 @@
 
     with Watch() as watch:
         ...
-    watch.noise     # Noise(load=2.1, steal=0.01, others=0.35)
+    watch.noise     # Noise(load=2.1, steal=0.01, others=0.35, apart=63)
 
-All of it is read from /proc. Processes that this one started count as ours, everything else as others.
+Most of it is read from /proc. Processes that this one started count as ours, everything else as others.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from benchmarks import core_distance
 
 _CHILDREN_INCLUDED = slice(13, 17)  # utime, stime and those of children that have ended, in /proc/PID/stat
 
@@ -23,9 +25,11 @@ class Noise(NamedTuple):
     load: float  # average of the last minute, at the end
     steal: float  # taken by other machines on the same hardware
     others: float  # used by processes that are not ours
+    apart: Optional[float] = None  # nanoseconds from core to core and back, before or after: the longer
 
     def __str__(self) -> str:
-        return f"load {self.load:.1f}, others {self.others:.0%}, stolen {self.steal:.0%}"
+        text = f"load {self.load:.1f}, others {self.others:.0%}, stolen {self.steal:.0%}"
+        return text if self.apart is None else f"{text}, from core to core and back {self.apart:.0f} ns"
 
 
 class Watch:
@@ -34,16 +38,19 @@ class Watch:
     noise = Noise(0.0, 0.0, 0.0)
 
     def __enter__(self) -> Watch:
+        self._apart = core_distance.nanoseconds()
         self._before = _look()
         return self
 
     def __exit__(self, *error: object) -> None:
         total, busy, steal, ours = (after - before for after, before in zip(_look(), self._before))
         load = os.getloadavg()[0]
+        distances = [self._apart, core_distance.nanoseconds()]
+        apart = max((one for one in distances if one is not None), default=None)
         if total > 0:
-            self.noise = Noise(load, steal / total, max(0.0, busy - ours) / total)
+            self.noise = Noise(load, steal / total, max(0.0, busy - ours) / total, apart)
         else:
-            self.noise = Noise(load, 0.0, 0.0)
+            self.noise = Noise(load, 0.0, 0.0, apart)
 
 
 def _look() -> Tuple[float, float, float, float]:

@@ -140,6 +140,8 @@ def introduction(about: Dict[str, Any]) -> str:
     if noise["others"] + noise["steal"] > table.BUSY:
         taken = noise["others"] + noise["steal"]
         text += f" The machine did other work too ({taken:.0%} of its cores): read ratios, not times."
+    if noise.get("apart") is not None:
+        text += f" A cache line took {noise['apart']:.0f} ns from core to core and back."
     return text
 
 

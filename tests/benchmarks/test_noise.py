@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from benchmarks import noise
-from benchmarks.noise import Watch
+from benchmarks import core_distance, noise
+from benchmarks.noise import Noise, Watch
 
 SPIN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
@@ -32,3 +32,11 @@ def test_a_stranger_is_not() -> None:
             time.sleep(0.02)
     assert watch.noise.others > 0
     assert "others" in str(watch.noise) and watch.noise.load >= 0
+
+
+def test_the_distance_of_the_cores_is_said_where_it_could_be_measured() -> None:
+    assert core_distance._compiled()
+    found = core_distance.nanoseconds()  # None: both cores were never ours at the same time
+    assert found is None or 5 < found <= 5000
+    assert "from core to core and back 63 ns" in str(Noise(1.0, 0.0, 0.0, 62.6))
+    assert "core to core" not in str(Noise(1.0, 0.0, 0.0))

@@ -54,6 +54,9 @@ def test_a_busy_machine_is_admitted() -> None:
     busy = {**sample().about, "noise": {"load": 7.0, "steal": 0.1, "others": 0.3}}
     assert "(40% of its cores): read ratios, not times" in report.introduction(busy)
     assert "read ratios" not in report.introduction(sample().about)
+    busy["noise"]["apart"] = 351.7
+    assert "352 ns from core to core" in report.introduction(busy)
+    assert "core to core" not in report.introduction(sample().about)
 
 
 def test_rows_of_another_machine_fill_what_is_missing() -> None:
