@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "host/lane.h"
+#include "paths/host/slot_writing.h"
 #include "paths/host/spans.h"
 #include "paths/host/transport.h"
 #include "paths/phases.h"
@@ -56,6 +57,8 @@ class Comm {
   // of at most small_bytes() follows.
   void begin(uint64_t seq, bool light) { lane_.begin(seq, locals_, light && layout.hosts() == 1); }
   void end() { lane_.end(); }
+  // For tests.
+  SlotWriting& slot_writing() { return writing_; }
   // Where to note what the time goes into; null: nowhere.
   void trace(Phases* phases) { phases_ = phases; }
   // All local ranks have left the collective before: its slots may be used again within the same batch.
@@ -89,6 +92,7 @@ class Comm {
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
 
+  void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, bool around);
   void reduce_alone(const Spans& spans, const Reduction& how);
   void reduce_light(const Spans& spans, const Reduction& how);
   void reduce_pair(const Spans& spans, const Reduction& how);
@@ -101,6 +105,7 @@ class Comm {
 
   Lane& lane_;
   Sizes sizes_;
+  SlotWriting writing_;
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;
   Phases* phases_ = nullptr;

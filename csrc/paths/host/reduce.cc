@@ -13,9 +13,11 @@
 // steps, and reduced in host order so that every host gets the same bits.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "paths/host/comm.h"
 #include "paths/kernels/kernels.h"
+#include "util/clock.h"
 #include "util/dtype.h"
 
 namespace hvd {
@@ -33,15 +35,17 @@ std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
   return {cut(i), cut(i + 1)};
 }
 
-void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, size_t item) {
+}  // namespace
+
+void Comm::pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, bool around) {
+  size_t item = item_size(how.dtype);
   spans.each(begin, end, [&](const Span& part, size_t at) {
     if (!part.in) std::memset(slot + at, 0, part.bytes);
     else if (how.prescale != 1.0) kernels::scale(how.dtype, slot + at, part.in, part.bytes / item, how.prescale);
+    else if (around) kernels::copy_stream(slot + at, part.in, part.bytes);
     else std::memcpy(slot + at, part.in, part.bytes);
   });
 }
-
-}  // namespace
 
 void Comm::reduce(const Spans& spans, const Reduction& how) {
   if (members() == 1) reduce_alone(spans, how);
@@ -69,7 +73,7 @@ void Comm::reduce_light(const Spans& spans, const Reduction& how) {
   uint32_t packed = lane_.reserve(1);
   {
     InPhase phase(phases_, Phase::Pack);
-    pack(spans, 0, bytes, in_slot(layout.my_local, which), how, item);
+    pack(spans, 0, bytes, in_slot(layout.my_local, which), how, false);
   }
   lane_.publish(packed);
   lane_.wait_all(packed);
@@ -95,7 +99,11 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
 
   auto pack_chunk = [&](uint32_t c) {
     InPhase phase(phases_, Phase::Pack);
-    pack(spans, c * chunk, std::min(total, (c + 1) * chunk), in_slot(me, c & 1), how, item);
+    size_t begin = c * chunk;
+    size_t length = std::min(chunk, total - begin);
+    double start = now_s();
+    pack(spans, begin, begin + length, in_slot(me, c & 1), how, writing_.around(length));
+    writing_.took(length, now_s() - start);
     lane_.publish(packed + c);
   };
 
@@ -142,14 +150,17 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
     char* slot_now = in_slot(me, c & 1);
+    bool around = writing_.around(length);
+    double start = now_s();
     if (from_user) {
       // My own share is read from the tensor itself.
       auto [first, last] = share_of(length, me, owners);
-      pack(spans, begin, begin + first, slot_now, how, item);
-      pack(spans, begin + last, begin + length, slot_now + last, how, item);
+      pack(spans, begin, begin + first, slot_now, how, around);
+      pack(spans, begin + last, begin + length, slot_now + last, how, around);
     } else {
-      pack(spans, begin, begin + length, slot_now, how, item);
+      pack(spans, begin, begin + length, slot_now, how, around);
     }
+    writing_.took(length, now_s() - start);
     lane_.publish(packed(c));
   };
 
@@ -165,8 +176,11 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
         size_t offset = start + at;
         for (int i = 0; i < locals; ++i) sources_[i] = in_slot(i, c & 1) + offset;
         if (from_user) sources_[me] = part.in;
-        kernels::reduce2(how.dtype, how.op, result + offset, net ? nullptr : part.out, sources_.data(), locals,
-                         part.bytes / item, net ? kernels::Finish{} : finish, large);
+        char* cached = result + offset;
+        char* streamed = net ? nullptr : part.out;
+        if (!net && writing_.around()) std::swap(cached, streamed);
+        kernels::reduce2(how.dtype, how.op, cached, streamed, sources_.data(), locals, part.bytes / item,
+                         net ? kernels::Finish{} : finish, large || streamed == result + offset);
       });
     }
     if (net && last > first) {

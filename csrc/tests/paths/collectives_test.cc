@@ -57,6 +57,44 @@ TEST(allreduce_sum) {
   }
 }
 
+// Slots that are written around the cache: as good, in place and not, with scaled and with missing inputs among them.
+TEST(allreduce_around_the_cache) {
+  for (const auto& locals : std::vector<std::vector<int>>{{2}, {3}, {2, 2}, {1, 1}}) {
+    World world(locals, 256 << 10);
+    for (bool around : {false, true}) {
+      Faults faults;
+      world.run([&](RankContext& c) {
+        c.comm.slot_writing().fix(around);
+        const size_t counts[] = {300001, 70000, 3, 100000};
+        for (int round = 0; round < 8; ++round) {  // more chunks than between two trials
+          std::vector<std::vector<float>> in, out;
+          Spans spans;
+          for (size_t count : counts) {
+            in.emplace_back(count);
+            out.emplace_back(count, -1.f);
+            for (size_t i = 0; i < count; ++i) in.back()[i] = value(c.rank + round, i);
+            const bool joined = count == 70000 && c.rank == 1;
+            spans.add(joined ? nullptr : in.back().data(), round % 2 ? in.back().data() : out.back().data(), count * 4);
+          }
+          Reduction how{HVD_FLOAT32, HVD_SUM};
+          how.prescale = round < 6 ? 1.0 : 2.0;
+          c.batch(false, [&] { c.comm.reduce(spans, how); });
+          for (size_t k = 0; k < in.size(); ++k) {
+            const std::vector<float>& got = round % 2 ? in[k] : out[k];
+            for (size_t i = 0; i < got.size(); ++i) {
+              float sum = 0;
+              for (int r = 0; r < c.size; ++r) sum += r == 1 && counts[k] == 70000 ? 0 : value(r + round, i);
+              faults.expect(got[i] == sum * float(how.prescale));
+            }
+          }
+        }
+      });
+      const Case c("world", world.text(), around ? "around" : "through");
+      CHECK_EQ(faults.count.load(), 0L);
+    }
+  }
+}
+
 TEST(allreduce_in_place_average_with_prescale) {
   for (const auto& locals : worlds()) {
     World world(locals, kSlot);
