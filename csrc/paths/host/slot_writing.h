@@ -18,12 +18,12 @@ class SlotWriting {
   // Whether the next chunk, of so many bytes, goes around the cache.
   bool around(size_t bytes) const {
     if (bytes < kLeast) return false;
-    return chunks_ % kTrial == kTrial - 1 ? !around_ : around_;
+    return around_ != is_trial();
   }
   // A chunk that went as around() said took so long.
   void took(size_t bytes, double seconds) {
     if (bytes < kLeast) return;
-    const bool trial = chunks_ % kTrial == kTrial - 1;
+    const bool trial = is_trial();
     double& cost = cost_[around_ != trial];
     const double now = seconds / static_cast<double>(bytes);
     // What is tried once in a while is as it was just now; what goes on may have been disturbed just now.
@@ -45,6 +45,8 @@ class SlotWriting {
   static constexpr uint32_t kTrial = 64;
   // Whoever reads it from memory pays, too.
   static constexpr double kGain = 2;
+
+  bool is_trial() const { return chunks_ % kTrial == kTrial - 1; }
 
   bool around_ = false;
   bool fixed_ = false;
