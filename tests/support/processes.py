@@ -22,6 +22,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
+from waiting import until
 from world import worker_env
 
 PREAMBLE = r"""
@@ -124,8 +125,8 @@ class Processes:
         """What this rank has logged so far."""
         return "".join(self.errors[rank])
 
-    def wait_for_stderr(self, rank: int, text: str, timeout: float = 30) -> str:
-        """Waits until this rank has logged a text."""
+    def wait_for_stderr(self, rank: int, text: str, timeout: float = 60) -> str:
+        """Waits until this rank has logged a text; what comes after its line may still be on its way."""
         deadline = time.monotonic() + timeout
         while text not in self.stderr(rank):
             assert time.monotonic() < deadline, f"rank {rank} did not log {text!r}:\n{self.stderr(rank)}"
@@ -136,13 +137,26 @@ class Processes:
         """Sends a signal to a rank."""
         os.kill(self.processes[rank].pid, what)
 
+    def frozen(self, rank: int) -> bool:
+        """Whether this rank has stopped, as by SIGSTOP: all of it, in no system call any more."""
+        with open(f"/proc/{self.processes[rank].pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "T"
+
+    def wake(self, rank: int) -> None:
+        """Lets a rank go on that stops itself, once it has."""
+        until(lambda: self.frozen(rank), f"rank {rank} has stopped")
+        self.send(rank, signal.SIGCONT)
+
     def kill(self, rank: int) -> None:
         """kill -9."""
         self.send(rank, signal.SIGKILL)
 
     def finish(self, timeout: float = 60) -> List[int]:
-        """Waits for all; exit codes in rank order."""
-        return [process.wait(timeout) for process in self.processes]
+        """Waits for all, and until all they have said and logged was read; exit codes in rank order."""
+        codes = [process.wait(timeout) for process in self.processes]
+        for thread in self._readers:
+            thread.join(timeout)
+        return codes
 
     def __enter__(self) -> Processes:
         return self
