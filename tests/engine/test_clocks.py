@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 import pytest
+from clocks import clock_offset_us
 from processes import Processes
 from shared_library import compiled
 from waiting import until
@@ -74,15 +74,13 @@ def test_collectives_happen_at_one_time_on_all_ranks(tmp_path, clocks):
         differences = [there - here for here, there in zip(*times)]
         assert (abs(differences[0]) > SKEW_S / 2) == by_day, "the clocks do differ"
         assert (abs(differences[1]) > SKEW_S / 2) == (not by_day)
-
-        def measured():
-            return timelines.identity(timelines.read(paths[1]))["clock_offset_us"] != 0
-
-        until(lambda: os.path.exists(paths[1]) and (measured() or not by_day), "the clock was measured")
+        right = -SKEW_S * 1e6 if by_day else 0
+        # Who measures while the machine is busy may be wrong by more, and measures again.
+        until(lambda: abs(clock_offset_us(paths[1]) - right) < SLACK_US, "the clock was measured")
         (tmp_path / "go").touch()
         assert [ranks.heard(rank) for rank in range(2)] == ["done"] * 2
     offset = timelines.identity(timelines.read(paths[1]))["clock_offset_us"]
-    assert offset == pytest.approx(-SKEW_S * 1e6 if by_day else 0, abs=SLACK_US)
+    assert offset == pytest.approx(right, abs=SLACK_US)
     merged = timelines.merge(paths)
     spans = {}
     for event in merged:

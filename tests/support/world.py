@@ -83,7 +83,7 @@ def _call(payload: bytes, args: Sequence[Any]) -> Any:
 def run_world(
     fn: Callable[..., Any],
     np: int,
-    timeout: float = 120,
+    timeout: float = 180,
     env: Optional[Dict[str, str]] = None,
     args: Sequence[Any] = (),
     hosts: Optional[str] = None,
@@ -116,7 +116,7 @@ class World:
         self._thread.start()
         self._ranks: Dict[int, Connection] = {}
         try:
-            with time_limit(90):
+            with time_limit(120):
                 while len(self._ranks) < np:
                     connection = listener.accept()
                     self._ranks[connection.recv()] = connection
@@ -140,7 +140,7 @@ class World:
                 sock.connect(address)
                 sock.close()
 
-    def run(self, fn: Callable[..., Any], *args: Any, timeout: float = 60) -> List[Any]:
+    def run(self, fn: Callable[..., Any], *args: Any, timeout: float = 120) -> List[Any]:
         """Calls fn(*args) on every rank; results in rank order. Raises RanksFailed with all tracebacks."""
         payload = by_value(fn)
         try:
@@ -161,7 +161,7 @@ class World:
         self.broken = True
         for connection in self._ranks.values():
             connection.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 def _serve(address: str, key: bytes) -> None:
