@@ -90,9 +90,9 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   steps_.moved(now);
   if (flight.traced) trace_end(flight);
   if (!status.ok()) ++metrics_.errors;
+  std::unique_ptr<Flight> landed = land(flight);  // first: who hears of the end may ask what is under way
   // Once the job is over its own text says more than what became of one batch.
   table_.complete(flight.tensors, !status.ok() && table_.over() ? table_.ended() : status);
-  std::unique_ptr<Flight> landed = land(flight);
   if (!Driver::drives_here()) callbacks_.ended_elsewhere();
   if (landed) recycle(std::move(landed));  // last: with it, whoever drains may take the engine apart
 }

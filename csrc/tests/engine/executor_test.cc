@@ -118,6 +118,33 @@ TEST(several_batches_fly_at_once_in_one_order_on_every_rank) {
   }
 }
 
+// Whoever hears of the end may ask at once what this rank does.
+TEST(what_has_ended_is_no_longer_under_way) {
+  DeviceJob devices({2});
+  Job& job = devices.job;
+  std::atomic<long> faults{0};
+  struct Asker {
+    Engine* engine;
+    std::atomic<bool> done{false};
+    std::string heard;
+    static void ask(void* self, int64_t, int32_t, const char*) {
+      auto* asker = static_cast<Asker*>(self);
+      asker->heard = asker->engine->now();
+      asker->done = true;
+    }
+  };
+  job.each([&](int rank) {
+    DeviceGradient tensor("g", 5, 1.f);
+    Asker asker;
+    asker.engine = &job.engine(rank);
+    const hvd_request r = tensor.request();
+    job.engine(rank).submit(&r, 1, HVD_AUTO_RELEASE, nullptr, Asker::ask, &asker);
+    while (!asker.done) std::this_thread::yield();
+    faults += asker.heard.find("\"state\": \"idle\"") == std::string::npos;
+  });
+  CHECK_EQ(faults.load(), 0L);
+}
+
 TEST(a_failed_batch_fails_its_handles_once_and_the_job_goes_on) {
   for (const auto& locals : jobs()) {
     DeviceJob devices(locals);
