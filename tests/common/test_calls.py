@@ -182,7 +182,7 @@ def waits_without_the_gil(way: str) -> None:
                 target=hvd.allreduce, args=(np.ones(2),), kwargs={"name": f"{way}.first"}
             )
             others.start()
-        others.join(30)
+        others.join(60)
         assert not others.is_alive()
 
 
@@ -195,10 +195,14 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np
 import horovod.numpy as hvd
-from horovod.common import engine
+from horovod.common import _native, engine, observation
 hvd.init()
+def press_ctrl_c():
+    while observation.now()["name"] != "allreduce.late":
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
 if hvd.rank() == 0:
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Thread(target=press_ctrl_c).start()
     try:
         hvd.allreduce_(np.ones(4), name="late")
     except KeyboardInterrupt:
@@ -207,6 +211,8 @@ hvd.broadcast(np.ones(1), 0, name="go on")
 if hvd.rank() == 1:
     hvd.allreduce_(np.ones(4), name="late")
 hvd.barrier()
+while any(_native.lib().hvd_poll(handle) == 0 for handle in engine.abandoned):
+    time.sleep(0.01)  # the barrier needs no thread of the engine's, which may be later
 hvd.synchronize(hvd.allreduce_async(np.ones(4), name="after"))
 print("left", len(engine.abandoned), flush=True)
 """

@@ -64,8 +64,10 @@ def test_an_interrupted_wait_can_be_taken_up_again():
 
 
 def kept_while_under_way() -> None:
+    import time
+
     import horovod.numpy as hvd
-    from horovod.common import engine
+    from horovod.common import _native, engine
 
     class Memory:
         pass
@@ -76,12 +78,15 @@ def kept_while_under_way() -> None:
         array = np.ones(10, np.float32)
         address = array.ctypes.data
         request = engine.request(0, "allreduce.kept", 7, (10,), address, address, op=hvd.Sum)
-        engine.abandon(engine.submit([request]), (memory, array))
+        handle = engine.submit([request])
+        engine.abandon(handle, (memory, array))
         del memory
         gc.collect()
         assert seen() is not None  # rank 1 has not even begun
         hvd.barrier()
         hvd.barrier()
+        while handle in engine.abandoned and _native.lib().hvd_poll(handle) == 0:
+            time.sleep(0.01)  # the barrier needs no thread of the engine's, which may be later
         hvd.allreduce(1.0, name="sweeps", op=hvd.Sum)
         hvd.synchronize(hvd.allreduce_async(1.0, name="sweeps too", op=hvd.Sum))
         gc.collect()

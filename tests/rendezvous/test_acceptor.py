@@ -59,7 +59,7 @@ def shared():
 
 def asks(address, text=b"hello"):
     """Whether an honest peer is served; the proof that nothing before it stalled the acceptor."""
-    sock, _ = dial(address, SECRET, b"echo", time.monotonic() + 20, waits=False)
+    sock, _ = dial(address, SECRET, b"echo", time.monotonic() + 60, waits=False)
     with sock:
         sock.sendall(struct.pack(">I", len(text)) + text)
         answer = b""
@@ -187,6 +187,7 @@ def test_a_peer_that_does_not_prove_itself_in_time_is_dropped(monkeypatch):
     monkeypatch.setattr(auth, "HANDSHAKE_SECONDS", 0.2)
     with serving() as (_, address), socket.create_connection(address) as sock:
         assert closed_by_peer(sock)
+        monkeypatch.undo()  # an honest peer of a busy machine may take longer
         assert asks(address)
 
 
@@ -200,7 +201,7 @@ def test_a_mistake_in_a_conversation_ends_that_one_only(caplog):
 
     with serving(serve) as (made, address):
         for byte, answer in ((b"\0", b""), (b"\1", b"fine")):
-            sock, _ = dial(address, SECRET, b"echo", time.monotonic() + 10, waits=False)
+            sock, _ = dial(address, SECRET, b"echo", time.monotonic() + 60, waits=False)
             with sock:
                 sock.sendall(byte)
                 assert sock.recv(100) == answer
@@ -211,7 +212,7 @@ def test_a_mistake_in_a_conversation_ends_that_one_only(caplog):
 def test_a_large_answer_waits_for_a_slow_reader():
     text = os.urandom(1 << 20) * 16
     with serving() as (_, address):
-        sock, _ = dial(address, SECRET, b"echo", time.monotonic() + 10, waits=False)
+        sock, _ = dial(address, SECRET, b"echo", time.monotonic() + 60, waits=False)
         with sock:
             sender = threading.Thread(target=sock.sendall, args=(struct.pack(">I", len(text)) + text,))
             sender.start()
@@ -268,10 +269,10 @@ def test_silent_connections_do_not_use_up_the_descriptors():
     crowd = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(200)]
     clients = []
     for number in range(20):
-        clients.append(StoreClient("127.0.0.1", port, SECRET, timeout=20))
+        clients.append(StoreClient("127.0.0.1", port, SECRET, timeout=60))
         clients[-1].set(f"key {number}", b"value")
         assert clients[0].get(f"key {number}") == b"value"
-    out, errors = server.communicate("\n", timeout=20)
+    out, errors = server.communicate("\n", timeout=60)
     for one in (*clients, *crowd):
         one.close()
     assert out.strip() == "1", "the store's thread is alive"

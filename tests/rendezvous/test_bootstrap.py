@@ -99,8 +99,10 @@ sys.path[:0] = {path!r}
 from test_bootstrap import run_init
 import horovod.numpy as hvd
 text, seconds, initialised = run_init({die}, {at!r})
-with open({directory!r} + '/' + os.environ['HOROVOD_RANK'], 'w') as file:
+path = {directory!r} + '/' + os.environ['HOROVOD_RANK']
+with open(path + '.new', 'w') as file:
     file.write(repr((text, seconds, initialised)))
+os.replace(path + '.new', path)  # the launcher may end this process at any time
 """
 
 

@@ -35,7 +35,7 @@ def linked():
     everywhere = [PlannedLinks(world, range(len(HOSTS)), 0) for world in worlds()]
     acceptors = [LinkAcceptor(listen(["127.0.0.1"])[0], SECRET, 7, links.to_accept()) for links in everywhere]
     addresses = [acceptor.address for acceptor in acceptors]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     threads = [
         threading.Thread(target=links.open, args=(addresses, acceptor, deadline, nothing))
         for links, acceptor in zip(everywhere, acceptors)

@@ -191,11 +191,11 @@ def fresh(monkeypatch, tmp_path):
 
 def test_meeting_by_file(fresh, monkeypatch):
     zero, one = ranks(2, over_file.meet_by_file("job-1", True))
-    with zero.open_store(5) as a:
+    with zero.open_store(60) as a:
         (path,) = fresh.iterdir()
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
         monkeypatch.setattr(offers, "_offers", {})  # the other rank is another process
-        with one.open_store(5) as b:
+        with one.open_store(60) as b:
             a.set("x", b"1")
             assert b.get("x") == b"1"
 
@@ -203,11 +203,11 @@ def test_meeting_by_file(fresh, monkeypatch):
 def test_the_file_with_the_secret_is_gone_as_soon_as_all_have_read_it(fresh, monkeypatch):
     """Then nothing is left of it if rank 0 is killed, which no handler of its could see."""
     zero, one = ranks(2, over_file.meet_by_file("job-1", True))
-    with zero.open_store(5) as a:
+    with zero.open_store(60) as a:
         a.join(zero.claim())
         assert [path.name for path in fresh.iterdir()] == ["job-1"]
         monkeypatch.setattr(offers, "_offers", {})
-        with one.open_store(5) as b:
+        with one.open_store(60) as b:
             b.join(one.claim())
             assert list(fresh.iterdir()) == []
 
@@ -216,16 +216,16 @@ def test_parts_of_a_job_meet_at_places_of_their_own(fresh, monkeypatch):
     """hvd.init(comm=[1, 2]) needs nothing of rank 0, which serves the whole job's store."""
     job = ranks(3, over_file.meet_by_file("job-1", True))
     one, two = (subset(job[rank], [1, 2]) for rank in (1, 2))
-    with one.open_store(5) as a:
+    with one.open_store(60) as a:
         a.join(one.claim())
         monkeypatch.setattr(offers, "_offers", {})
-        with two.open_store(5) as b:
+        with two.open_store(60) as b:
             assert (b.join(two.claim()).rank, b.join(two.claim()).size) == (1, 2)
 
 
 def test_a_stale_file_is_not_believed(fresh, monkeypatch):
     zero, one = ranks(2, over_file.meet_by_file("job-1", True))
-    zero.open_store(5).close()
+    zero.open_store(60).close()
     offers._servers["job-1"].close()
     monkeypatch.setattr(offers, "_offers", {})
     with pytest.raises(StoreTimeout, match="could not be reached"):
@@ -254,9 +254,9 @@ def test_plain_variables_meet(fresh, monkeypatch):
         port = str(probe.getsockname()[1])
     env = {**PLAIN, "HOROVOD_MASTER_ADDR": "127.0.0.1", "HOROVOD_MASTER_PORT": port, "HOROVOD_SIZE": "2"}
     zero, one = (detect({**env, "JOB_COMPLETION_INDEX": str(rank)}) for rank in range(2))
-    with zero.open_store(5) as a:
+    with zero.open_store(60) as a:
         monkeypatch.setattr(offers, "_offers", {})
-        with one.open_store(5) as b:
+        with one.open_store(60) as b:
             b.set("x", b"1")
             assert a.get("x") == b"1"
 

@@ -190,7 +190,10 @@ def test_clocks_that_differ_are_noticed(monkeypatch):
     notices = []
     with StoreServer(SECRET, notice=notices.append) as server, enter(server, host="node7"):
         pass
-    assert notices == ["the clock of host node7 is +100 s off; timelines and logs will not line up"]
+    (notice,) = notices  # the message was on its way for a while
+    assert re.fullmatch(
+        r"the clock of host node7 is \+(100|9\d) s off; timelines and logs will not line up", notice
+    )
 
 
 def seats(*workers):
@@ -207,11 +210,11 @@ def test_an_elastic_driver_gives_out_places_anew_for_each_generation():
         assert {name: (s.rank, s.size, s.generation) for name, s in found.items()} == {
             "a": (0, 3, 1), "b": (1, 3, 1), "c": (2, 3, 1),
         }  # fmt: skip
-        assert events.get(timeout=10) == store_server.Event("complete", 1)
+        assert events.get(timeout=60) == store_server.Event("complete", 1)
         for name in "ab":
             stores[name].done()
         stores["c"].close()  # dies while the world forms
-        assert events.get(timeout=10)[:2] == ("failed", 1)
+        assert events.get(timeout=60)[:2] == ("failed", 1)
 
         waiting = {}
 
@@ -223,12 +226,12 @@ def test_an_elastic_driver_gives_out_places_anew_for_each_generation():
         threads = [threading.Thread(target=wait, args=one) for one in clients.items()]
         for thread in threads:
             thread.start()
-        heard = {events.get(timeout=10) for _ in threads}
+        heard = {events.get(timeout=60) for _ in threads}
         assert heard == {store_server.Event("waiting", 1, name) for name in clients}
         assert server.assign(seats("b", "a", "d")) == 2
         for thread in threads:
             thread.join()
-        assert events.get(timeout=10) == store_server.Event("complete", 2)
+        assert events.get(timeout=60) == store_server.Event("complete", 2)
         assert {name: (s.rank, s.size, s.generation) for name, s in waiting.items()} == {
             "b": (0, 3, 2), "a": (1, 3, 2), "d": (2, 3, 2),
         }  # fmt: skip
@@ -367,7 +370,7 @@ GARBAGE = {
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_gets_no_answer_and_changes_nothing(server, data):
     answer = b""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         try:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
@@ -383,7 +386,7 @@ def test_garbage_gets_no_answer_and_changes_nothing(server, data):
 
 
 def test_a_port_scan_does_not_disturb_the_job(server):
-    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(200)]
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(200)]
     with join(server, 0) as a, join(server, 1) as b:
         a.set("x", b"1")
         assert b.get("x") == b"1"
@@ -396,7 +399,7 @@ def test_silent_strangers_are_hung_up_on(monkeypatch):
     monkeypatch.setattr(auth, "HANDSHAKE_SECONDS", 0.2)
     with (
         StoreServer(SECRET) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock,
     ):
         try:
             assert sock.recv(100) == b""
@@ -405,7 +408,7 @@ def test_silent_strangers_are_hung_up_on(monkeypatch):
 
 
 def handshake(port):
-    sock = socket.create_connection(("127.0.0.1", port), timeout=5)
+    sock = socket.create_connection(("127.0.0.1", port), timeout=60)
     return sock, auth.connect(sock, SECRET, store_wire.PURPOSE)
 
 

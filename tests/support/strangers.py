@@ -9,7 +9,7 @@ import struct
 
 def closed_by_peer(sock: socket.socket) -> bool:
     """Waits until the other end hangs up, whatever it says before."""
-    sock.settimeout(10)
+    sock.settimeout(60)
     try:
         while sock.recv(4096):
             pass

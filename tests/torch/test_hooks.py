@@ -195,8 +195,8 @@ def interrupted_wait(way: str) -> None:
                     hook_of(param)(param)
                 me = threading.main_thread().ident
                 timer = threading.Timer(0.1, lambda: signal.pthread_kill(me, signal.SIGUSR1))
-                timer.start()
                 with pytest.raises(Interrupted):
+                    timer.start()
                     optimizer.synchronize()
                 timer.join()
             finally:

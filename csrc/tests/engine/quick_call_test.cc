@@ -61,7 +61,7 @@ TEST(known_calls_need_no_plan) {
     const int ranks = job.size();
     const Case c("hosts", locals.size(), "ranks", ranks);
     std::atomic<long> faults{0};
-    job.each([&](int rank) {
+    auto calls = [&](int rank) {
       Engine& engine = job.engine(rank);
       for (int i = 0; i < 60; ++i) {
         Gradient t("t" + std::to_string(i % 3), size_t(100), float(rank + 1));
@@ -69,14 +69,29 @@ TEST(known_calls_need_no_plan) {
         faults += !t.all(float(ranks * (ranks + 1)) / 2);
         faults += call(engine, barrier()) != HVD_OK;
       }
-    });
-    CHECK_EQ(faults.load(), 0L);
-    for (int rank = 0; rank < ranks; ++rank) {
-      CHECK_EQ(metric(job.engine(rank), "batches"), 120L);
-      CHECK_EQ(metric(job.engine(rank), "submitted"), 120L);
-      // One for each name; and one more whenever the background thread, preempted while it drove, was in the way.
-      CHECK(metric(job.engine(rank), "plans") < 60);
+    };
+    // One for each name; and one more whenever the background thread, preempted while it drove, was in the way: that
+    // may be often while the machine is busy.
+    std::vector<long> before(size_t(ranks), 0);
+    auto few_plans = [&] {
+      bool few = true;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const long plans = metric(job.engine(rank), "plans");
+        few &= plans - std::exchange(before[size_t(rank)], plans) < 60;
+      }
+      return few;
+    };
+    bool few = false;
+    for (long round = 1; round <= 20 && !few; ++round) {
+      job.each(calls);
+      for (int rank = 0; rank < ranks; ++rank) {
+        CHECK_EQ(metric(job.engine(rank), "batches"), 120L * round);
+        CHECK_EQ(metric(job.engine(rank), "submitted"), 120L * round);
+      }
+      few = few_plans();
     }
+    CHECK(few);
+    CHECK_EQ(faults.load(), 0L);
   }
 }
 
@@ -222,7 +237,7 @@ TEST(who_waits_for_a_rank_stopped_in_an_earlier_round_is_seen) {
   };
   std::thread waiting([&] { calls(0); });
   auto seen = [&] { return job.engine(0).now().find("\"name\": \"t\"") != std::string::npos; };
-  for (int i = 0; i < 10000 && !seen(); ++i) usleep(1000);
+  for (int i = 0; i < 60000 && !seen(); ++i) usleep(1000);
   CHECK(seen());
   CHECK_EQ(metric(job.engine(0), "cached_announcements"), announced);
   in_round = 0;

@@ -65,7 +65,7 @@ struct Bell {
 // One thread has slept long enough and is about to empty the bell; right then another lies down, and the bell rings for
 // it. A ring that the first took away shows as a sleep that lasts to its limit.
 TEST(a_thread_that_times_out_does_not_take_another_s_ring) {
-  constexpr double kLimit = 1.0;
+  constexpr double kLimit = 30.0;
   for (int round = 0; round < 20; ++round) {
     Bell bell;
     const uint32_t seen = bell.bells.count();
@@ -138,8 +138,8 @@ TEST(no_ring_is_lost) {
         continue;
       }
       const double start = now_s();
-      bell.bells.sleep(seen, 10.0, {});
-      if (now_s() - start > 9.0) late = true;
+      bell.bells.sleep(seen, 60.0, {});
+      if (now_s() - start > 59.0) late = true;
     }
   };
   std::thread first(listen, 0);

@@ -187,7 +187,7 @@ TEST(names_that_are_used_no_more_do_not_fill_the_file) {
     timeline.end(always, {});
     // Until the writer has written it.
     const std::string last = "\"tensor " + std::to_string(50 * i + 49) + "\"";
-    for (int tries = 0; tries < 10000 && count(read(path), last) == 0; ++tries) usleep(1000);
+    for (int tries = 0; tries < 60000 && count(read(path), last) == 0; ++tries) usleep(1000);
   }
   timeline.stop();
   std::string text = read(path);

