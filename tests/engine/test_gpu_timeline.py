@@ -12,6 +12,7 @@ from horovod.runner.report.reading import read_job
 
 WAYS = ("direct", "NCCL", "host")
 COUNT = 400_000  # floats: one that travels from where it lies
+ROUGHLY_S = 0.3  # how far a busy machine may be off when it compares the clocks of host and GPU
 
 
 def reduce_and_trace(path: str) -> dict:
@@ -92,8 +93,8 @@ def test_a_row_for_the_gpu(traced):
                 e for e in spans if "args" not in e and batch["ts"] <= e["ts"] <= batch["ts"] + batch["dur"]
             ]
             assert sum(e["dur"] for e in inside) >= batch["dur"] > 0
-            assert seen[rank]["begun"] - 0.01 < (start + batch["ts"]) / 1e6
-            assert (start + batch["ts"] + batch["dur"]) / 1e6 < seen[rank]["ended"] + 0.01
+            assert seen[rank]["begun"] - ROUGHLY_S < (start + batch["ts"]) / 1e6
+            assert (start + batch["ts"] + batch["dur"]) / 1e6 < seen[rank]["ended"] + ROUGHLY_S
 
 
 def test_the_report_counts_what_the_gpu_did(traced):

@@ -13,7 +13,7 @@ constexpr size_t kMostPending = 4096;  // batches; a device that stands still is
 constexpr double kRenewAfter = 1.0;    // a difference of seconds has steps of 0.1 us
 constexpr int kTries = 3;
 constexpr double kPatience = 100e-6;
-constexpr double kLastPatience = 50e-3;  // better roughly than never
+constexpr double kLastPatience = 500e-3;  // better roughly than never
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 // Blocking calls by the short way, among whole engines: that they take it, and that it mixes with everything else.
 #include <atomic>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "tests/check.h"
 #include "tests/engine/gradient.h"
