@@ -29,15 +29,15 @@ sys.stdin.read()
     with Processes(script, 2, env=env) as ranks:
         assert ranks.heard(0) == "done" and ranks.heard(1) == "done"
         words = ["allreduce.test_allreduce", "NEGOTIATE_ALLREDUCE", "CYCLE_START", "allgather.gathered"]
+        texts = []
 
         def complete():
-            text = path.read_text()
-            if not all(word in text for word in words):
-                return False
-            return text.count('"ph": "B"') == text.count('"ph": "E"') and text.endswith("]")
+            texts.append(path.read_text())
+            counts = {texts[-1].count(f'"ph": "{kind}"') for kind in "BE"}
+            return all(word in texts[-1] for word in words) and len(counts) == 1 and texts[-1][-1] == "]"
 
         until(complete, "all events are in the file")
-        events = json.loads(path.read_text())  # valid although it is still open
+        events = json.loads(texts[-1])  # valid although it is still open
     assert events[0]["name"] == "process_name" and "start_time_since_epoch_in_micros" in events[0]["args"]
     tensors = {
         e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name" and e["pid"] > 0
