@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whole engines against each other: threads that submit and wait at the same time, callbacks, errors, shutdown.
+#include <algorithm>
 #include <atomic>
 #include <random>
 
@@ -79,16 +80,21 @@ TEST(many_threads_submit_at_once) {
 }
 
 // Who submits and neither waits nor looks gets his results all the same, though only the first of many tensors rings.
-// What was forgotten is found when the engine looks whether all is well: in each of so many rounds, that is too late.
+// What was forgotten is found when the engine looks whether all is well: that may be late, but not in most rounds. On a
+// busy machine there are fewer of them.
 TEST(what_nobody_waits_for_is_done_by_itself) {
   for (const auto& locals : jobs()) {
     Job job(locals);
     std::atomic<long> faults{0};
+    std::atomic<int> rounds{200}, late{0};
+    const double enough = now_s() + 20;
     job.each([&](int rank) {
       Engine& engine = job.engine(rank);
       std::minstd_rand random(unsigned(rank) + 1);
-      const double limit = now_s() + 60;
-      for (int round = 0; round < 200; ++round) {
+      for (int round = 0; round < rounds; ++round) {
+        // Nobody is further than in this one, and nobody ends it without this rank.
+        if (rank == 0 && now_s() > enough) rounds = round + 1;
+        const double since = now_s();
         std::vector<Gradient> tensors;
         for (int i = 0; i < 6; ++i) tensors.emplace_back("t" + std::to_string(i), size_t(100 * i + 1), 1.f);
         std::vector<int64_t> handles;
@@ -99,14 +105,16 @@ TEST(what_nobody_waits_for_is_done_by_itself) {
         }
         for (size_t i = 0; i < tensors.size(); ++i) {
           const auto submission = engine.find(handles[i]);
-          while (!submission->done && now_s() < limit) usleep(20);
-          faults += !submission->done || !tensors[i].all(float(job.size()));
+          while (!submission->done) usleep(20);
+          faults += !tensors[i].all(float(job.size()));
           engine.release(handles[i]);
         }
+        if (rank == 0) late += now_s() - since > 0.3;
       }
     });
     const Case c("hosts", locals.size(), "ranks", job.size());
     CHECK_EQ(faults.load(), 0L);
+    CHECK(late < std::max(rounds / 2, 1));
   }
 }
 
