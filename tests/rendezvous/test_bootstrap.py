@@ -113,7 +113,11 @@ def test_a_rank_that_dies_during_init_is_named_by_all_others(at, size, hosts, tm
     script = SURVIVOR.format(path=[here], die=size - 1, at=at, directory=str(tmp_path))
     command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(size), "-H", hosts]
     done = subprocess.run(
-        [*command, sys.executable, "-c", script], env=worker_env(), capture_output=True, text=True, timeout=60
+        [*command, sys.executable, "-c", script],
+        env=worker_env(),
+        capture_output=True,
+        text=True,
+        timeout=180,
     )
     assert done.returncode != 0
     host = hosts.split(",")[-1].split(":")[0]
@@ -260,7 +264,7 @@ def test_a_rank_that_ends_well_without_joining_is_named_at_once(tmp_path):
         "hvd.init()\n"
     )
     command = [sys.executable, "-m", "horovod.runner.launch", "-np", "2", sys.executable, str(script)]
-    done = subprocess.run(command, env=worker_env(PATIENT), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=worker_env(PATIENT), capture_output=True, text=True, timeout=180)
     assert done.returncode != 0
     assert "rank 1 on localhost ended with exit code 0 before it joined" in done.stderr
 

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import threading
 import pytest
 from launching import ROOT
 from mpi_environments import NAMES, MpiEnvironment
+from ports import free_port
 from world import worker_env
 
 from horovod.rendezvous import auth
@@ -80,7 +80,7 @@ class Ranks:
         """What each said, in order, once all have ended."""
         said = []
         for process in self.processes:
-            out, errors = process.communicate(timeout=60)
+            out, errors = process.communicate(timeout=180)
             assert process.returncode == 0, errors
             said.append([json.loads(line) for line in out.splitlines()])
         return said
@@ -92,12 +92,6 @@ class Ranks:
         for process in self.processes:
             process.kill()
             process.communicate()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def launchers_store(tmp_path, size):
@@ -121,8 +115,8 @@ def by_file(tmp_path, size):
 
 def plain_variables(tmp_path, size):
     shared = {
-        "HOROVOD_SIZE": str(size), "HOROVOD_MASTER_ADDR": "127.0.0.1", "HOROVOD_MASTER_PORT": free_port(),
-        "_HOROVOD_SECRET_KEY": encode_secret(auth.make_secret()),
+        "HOROVOD_SIZE": str(size), "HOROVOD_MASTER_ADDR": "127.0.0.1",
+        "HOROVOD_MASTER_PORT": str(free_port()), "_HOROVOD_SECRET_KEY": encode_secret(auth.make_secret()),
     }  # fmt: skip
     return [{**shared, "JOB_COMPLETION_INDEX": str(rank)} for rank in range(size)], lambda: None
 

@@ -7,6 +7,7 @@ import os
 import stat
 
 import pytest
+from ports import free_port
 
 from horovod.rendezvous import auth, offers, over_file
 from horovod.rendezvous import identity as identity_module
@@ -247,11 +248,7 @@ def test_a_file_others_could_read_is_refused(fresh, mode):
 
 
 def test_plain_variables_meet(fresh, monkeypatch):
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     env = {**PLAIN, "HOROVOD_MASTER_ADDR": "127.0.0.1", "HOROVOD_MASTER_PORT": port, "HOROVOD_SIZE": "2"}
     zero, one = (detect({**env, "JOB_COMPLETION_INDEX": str(rank)}) for rank in range(2))
     with zero.open_store(60) as a:
