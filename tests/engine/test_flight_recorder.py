@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from processes import Processes
+from waiting import until
 
 from horovod.common import flight_file
 
@@ -167,15 +168,18 @@ else:
 def test_sigquit_makes_a_rank_say_what_it_does_and_the_job_goes_on():
     with Processes(QUIT, 2) as ranks:
         assert [ranks.heard(rank) for rank in range(2)] == ["ready"] * 2
-        for _ in range(2):
-            text = ""
-            while "in waits_here" not in text:  # it gets there
-                ranks.errors[0].clear()
-                ranks.send(0, signal.SIGQUIT)
-                text = ranks.wait_for_stderr(0, "\n----\n")
-                assert "---- rank 0 on localhost, process" in text
-                assert '"name": "allreduce.before"' in text and '"state": "done"' in text
-                assert 'Thread "MainThread"' in text
+
+        def answer():
+            ranks.errors[0].clear()
+            ranks.send(0, signal.SIGQUIT)
+            text = ranks.wait_for_stderr(0, "\n----\n")
+            assert "---- rank 0 on localhost, process" in text
+            assert '"name": "allreduce.before"' in text and '"state": "done"' in text
+            assert 'Thread "MainThread"' in text
+            return text
+
+        until(lambda: "in waits_here" in answer(), "rank 0 waits there")
+        assert "in waits_here" in answer()
         assert all(process.poll() is None for process in ranks.processes)
 
 

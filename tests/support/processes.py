@@ -138,9 +138,13 @@ class Processes:
         os.kill(self.processes[rank].pid, what)
 
     def frozen(self, rank: int) -> bool:
-        """Whether this rank has stopped, as by SIGSTOP: all of it, in no system call any more."""
-        with open(f"/proc/{self.processes[rank].pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] == "T"
+        """Whether this rank has stopped, as by SIGSTOP: all its threads, in no system call any more."""
+        tasks = f"/proc/{self.processes[rank].pid}/task"
+        states = set()
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/stat") as file:
+                states.add(file.read().rpartition(")")[2].split()[0])
+        return states == {"T"}
 
     def wake(self, rank: int) -> None:
         """Lets a rank go on that stops itself, once it has."""
