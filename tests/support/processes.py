@@ -146,6 +146,15 @@ class Processes:
                 states.add(file.read().rpartition(")")[2].split()[0])
         return states == {"T"}
 
+    def freeze(self, rank: int) -> None:
+        """Stops a rank, and waits until it has."""
+
+        def stopped() -> bool:
+            self.send(rank, signal.SIGSTOP)  # again, should somebody else have woken it
+            return self.frozen(rank)
+
+        until(stopped, f"rank {rank} has stopped")
+
     def wake(self, rank: int) -> None:
         """Lets a rank go on that stops itself, once it has."""
         until(lambda: self.frozen(rank), f"rank {rank} has stopped")
