@@ -116,7 +116,7 @@ class World:
         self._thread.start()
         self._ranks: Dict[int, Connection] = {}
         try:
-            with time_limit(90):
+            with time_limit(240):
                 while len(self._ranks) < np:
                     connection = listener.accept()
                     self._ranks[connection.recv()] = connection
@@ -140,7 +140,7 @@ class World:
                 sock.connect(address)
                 sock.close()
 
-    def run(self, fn: Callable[..., Any], *args: Any, timeout: float = 60) -> List[Any]:
+    def run(self, fn: Callable[..., Any], *args: Any, timeout: float = 120) -> List[Any]:
         """Calls fn(*args) on every rank; results in rank order. Raises RanksFailed with all tracebacks."""
         payload = by_value(fn)
         try:
