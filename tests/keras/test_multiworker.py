@@ -45,7 +45,7 @@ def test_multi_worker_mirrored_strategy_does_not_train_keras_3():
             )
         )
     try:
-        outputs = [process.communicate(timeout=240) for process in processes]
+        outputs = [process.communicate(timeout=600) for process in processes]
     finally:
         for process in processes:
             process.kill()

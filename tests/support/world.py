@@ -83,7 +83,7 @@ def _call(payload: bytes, args: Sequence[Any]) -> Any:
 def run_world(
     fn: Callable[..., Any],
     np: int,
-    timeout: float = 120,
+    timeout: float = 300,
     env: Optional[Dict[str, str]] = None,
     args: Sequence[Any] = (),
     hosts: Optional[str] = None,

@@ -37,7 +37,7 @@ def opposite_orders():
 
 
 def test_opposite_orders_do_not_deadlock():
-    assert run("tensorflow", opposite_orders, timeout=120) == [(True, True)] * 2
+    assert run("tensorflow", opposite_orders) == [(True, True)] * 2
 
 
 def by_pair():
