@@ -16,8 +16,8 @@ SETTINGS = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "240",  # by default 30
-    # The proxy of Ray Client forks the server of each client. What gRPC does in a forked child ends it now and
-    # then, before it becomes that server (ray-project/ray#63202: one in fifteen).
+    # The proxy of Ray Client forks the server of each client. What gRPC does in a forked child ends one in
+    # fifteen before they become that server (ray-project/ray#63202).
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     "RAY_worker_register_timeout_seconds": "240",  # by default 60
     "RAY_worker_niceness": "0",  # by default 15: beside other tests, ranks would hardly get anywhere

@@ -129,7 +129,7 @@ def fused():
 
 
 def test_a_step_of_160_gradients_is_fused():
-    """Where threads that compute gradients are kept from running, there are more batches: not in all steps."""
+    """In steps in which the threads that compute are kept from running, there are more batches."""
     for steps in run("tensorflow", fused):
         assert sum(one["tensors"] for one in steps) >= 160 * len(steps)
         assert min(one["batches"] for one in steps) < 160 / 4, steps
