@@ -38,13 +38,15 @@ def train(parts, steps, batch_size, epochs):
 
     done = 0
     for _ in range(epochs):
+        losses = []
         for batch in part.iter_batches(batch_size=batch_size, drop_last=True):
             params, opt_state, value = step(
                 params, opt_state, jnp.asarray(batch["x"]), jnp.asarray(batch["y"])
             )
+            losses.append(value)
             done += 1
     assert done == epochs * steps, (done, epochs, steps)
-    return {"rank": hvd.rank(), "steps": done, "loss": float(hvd.allreduce(value))}
+    return {"rank": hvd.rank(), "steps": done, "loss": float(hvd.allreduce(jnp.stack(losses).mean()))}
 
 
 if __name__ == "__main__":

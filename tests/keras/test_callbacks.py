@@ -129,7 +129,7 @@ def called_back():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_callbacks(kind):
-    for results in run(kind, called_back, timeout=240):
+    for results in run(kind, called_back):
         assert {what: ok for what, ok in results.items() if ok is not True} == {}
 
 
@@ -158,7 +158,7 @@ def interrupted_epochs():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_issue_2844(kind):
-    for seen, steps, batch in run(kind, interrupted_epochs, timeout=240):
+    for seen, steps, batch in run(kind, interrupted_epochs):
         assert seen == [2, 3, 5, 6], "epochs that were done, however fit counts them"
         assert steps == 7 and batch == 4, "batches of before the interruption count when there is another"
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
+
+from ports import free_ports
 
 SCRIPT = """
 import numpy as np, tensorflow as tf, keras
@@ -24,16 +25,6 @@ try:
 except ValueError as error:
     print("ValueError", tf.__version__, keras.__version__, "PerReplica" in str(error))
 """
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def test_multi_worker_mirrored_strategy_does_not_train_keras_3():
@@ -54,7 +45,7 @@ def test_multi_worker_mirrored_strategy_does_not_train_keras_3():
             )
         )
     try:
-        outputs = [process.communicate(timeout=240) for process in processes]
+        outputs = [process.communicate(timeout=600) for process in processes]
     finally:
         for process in processes:
             process.kill()

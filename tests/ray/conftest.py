@@ -7,15 +7,14 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed here: it has an environment of its own")
 
+from ports import free_ports  # noqa: E402
 from ray_here import CPUS, cluster, nothing_left  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def two_nodes():
     """Two nodes of four CPUs and two GPUs, which exist for Ray alone, and a port for Ray Client."""
-    from ray._common.network_utils import find_free_port
-
-    port = find_free_port()
+    (port,) = free_ports(1)
     with cluster(CPUS, CPUS, gpus=2, ray_client_server_port=port) as made:
         made.client_port = port
         yield made

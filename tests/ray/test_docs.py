@@ -16,7 +16,7 @@ def test_the_page_runs(ray_cluster):
     with open(os.path.join(ROOT, "docs", "ray.md"), encoding="utf-8") as file:
         code = "\n".join(re.findall(r"^```python\n(.*?)^```", file.read(), re.DOTALL | re.MULTILINE))
     env = dict(os.environ, RAY_ADDRESS=ray_cluster.address)
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 
@@ -31,5 +31,5 @@ def test_the_configuration_for_ray_up():
 
 def test_the_reference_is_current():
     command = [sys.executable, os.path.join(ROOT, "scripts", "generate_api.py"), "--check", "ray"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "left as it is" not in done.stdout, done.stdout + done.stderr

@@ -49,5 +49,5 @@ def test_killed_drivers_leave_nothing(two_nodes, tmp_path):
 
 def test_ray_client(ray_cluster, tmp_path):
     process = driver(f"ray://127.0.0.1:{ray_cluster.client_port}", tmp_path, "client", stdout=subprocess.PIPE)
-    said, _ = process.communicate(timeout=400)
+    said, _ = process.communicate(timeout=600)
     assert said.splitlines()[-3:] == ["sums [3.0, 3.0]", "raised True", "references True"], said

@@ -10,7 +10,7 @@ import threading
 import pytest
 import ray
 import ray_functions as functions
-from ray_here import CPUS
+from ray_here import CPUS, free
 from waiting import until
 
 from horovod.ray import ElasticRayExecutor, RayExecutor, RayHostDiscovery, TestDiscovery
@@ -69,15 +69,18 @@ def test_actors_and_nodes_come_and_go(ray_cluster, tmp_path):
     training = Training(executor(min_workers=1, max_workers=3), tmp_path)
     training.grown_to(2)
     first = training.pid(0)
+    hold = tmp_path / "hold"
+    hold.touch()
     os.kill(training.pid(1), signal.SIGKILL)
     training.grown_to(1)  # the survivor does not wait for
+    hold.unlink()
     training.grown_to(2)  # the one that takes the dead one's place
     for graceful in (True, False):
         node = ray_cluster.add_node(num_cpus=CPUS, object_store_memory=10**8)
         training.grown_to(3)
         ray_cluster.remove_node(node, allow_graceful=graceful)
         training.grown_to(2)
-        until(lambda: sum(one["Alive"] for one in ray.nodes()) == 2, "Ray knows it, too")
+        until(lambda: sum(one["Alive"] for one in ray.nodes()) == 2, "Ray knows it, too", 120)
     results = training.finish()
     assert [one["size"] for one in results] == [2, 2] and results[0]["pid"] == first  # the same process
     steps = results[0]["steps"]
@@ -93,6 +96,7 @@ def test_what_workers_raise_ends_the_job_when_it_happens_again(ray_cluster):
 
 
 def test_too_few_workers(ray_cluster):
+    free(2 * CPUS)  # of those of earlier tests, too, Ray must have heard
     with pytest.raises(RuntimeError, match="at least 5 Horovod processes. 2 slots are usable"):
         executor(min_workers=5, elastic_timeout=4).run(functions.where)
 

@@ -14,7 +14,7 @@ from world import ROOT
 
 def run(cluster, name, *options, cwd=None):
     command = [sys.executable, os.path.join(ROOT, "examples", name), "--address", cluster.address, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=cwd)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=cwd)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -149,7 +149,7 @@ def test_a_placement_group_of_the_caller(ray_cluster):
     """As in a trial of Ray Tune: the caller is in the first bundle, the ranks go into the others."""
 
     @ray.remote(num_cpus=1)
-    def trial(workers, limit=60):
+    def trial(workers, limit=240):
         executor = RayExecutor(
             RayExecutor.create_settings(placement_group_timeout_s=limit), num_workers=workers
         )

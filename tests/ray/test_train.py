@@ -37,7 +37,7 @@ def test_trainer(ray_cluster, tmp_path, name):
     )
     script = os.path.join(HERE, "train_script.py")
     command = [sys.executable, script, name, ray_cluster.address, str(tmp_path)]
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED[name]
 

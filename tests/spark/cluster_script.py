@@ -6,6 +6,7 @@ Prints a line of JSON for each job.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -43,7 +44,9 @@ def lose_executor(folder):
     hvd.barrier()
 
 
-def kill_executor():
+def kill_executor(mark=None):
+    if mark is not None:
+        open(mark, "w").close()
     os.kill(executor(), signal.SIGKILL)
     time.sleep(600)  # it takes this process along
 
@@ -72,14 +75,16 @@ def main(folder):
         "spark.task.resource.gpu.amount": "1",
     }
     with session("local-cluster[2,1,1024]", conf):
-        say(job="place", result=horovod.spark.run(place, num_proc=2, start_timeout=120))
+        say(job="place", result=horovod.spark.run(place, num_proc=2, start_timeout=240))
         try:
-            horovod.spark.run(lose_executor, (folder,), num_proc=2, start_timeout=120)
+            horovod.spark.run(lose_executor, (folder,), num_proc=2, start_timeout=240)
         except RuntimeError as error:
             say(job="lost", error=str(error))
-        elastic = dict(num_proc=2, min_num_proc=1, start_timeout=120)
-        say(job="elastic", result=horovod.spark.run_elastic(train, (2, kill_executor), **elastic))
-        say(job="again", result=horovod.spark.run(place, num_proc=2, start_timeout=120))
+        elastic = dict(num_proc=2, min_num_proc=1, start_timeout=240)
+        mark = os.path.join(folder, "lost")  # however long the survivor takes, it is alone for a while
+        given = (2, functools.partial(kill_executor, mark), False, 2, mark)
+        say(job="elastic", result=horovod.spark.run_elastic(train, given, **elastic))
+        say(job="again", result=horovod.spark.run(place, num_proc=2, start_timeout=240))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from horovod.runner.common.util.timeout import TimeoutException
 
 def when(event, act):
     """Does something on another thread when the event is set."""
-    threading.Thread(target=lambda: event.wait(60) and act(), daemon=True).start()
+    threading.Thread(target=lambda: event.wait(300) and act(), daemon=True).start()
 
 
 def total(factor=1.0, fail_on=None, how=None):
@@ -42,8 +42,8 @@ def wait_for_ever():
 
     hvd.init()
     print(f"pid {os.getpid()}", flush=True)
-    print("started", flush=True)
     hvd.barrier()
+    print("started", flush=True)  # when both have said it, neither waits for the other any more
     time.sleep(600)
 
 
@@ -103,7 +103,7 @@ def test_too_few_slots(spark, monkeypatch):
     ) as caught:
         horovod.spark.run(total, num_proc=3)
     assert "Please check that you have enough resources to run all Horovod processes" in str(caught.value)
-    result = horovod.spark.run(total, num_proc=2, stdout=Heard(), start_timeout=120)
+    result = horovod.spark.run(total, num_proc=2, stdout=Heard(), start_timeout=240)
     assert len(result) == 2, "the slots are free again"
 
 
@@ -117,7 +117,7 @@ def test_two_jobs_at_once(spark):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(240)
     assert results == {name: [(0, 1, 0, 1, [float(name)] * 4)] for name in (1, 2)}
 
 
@@ -185,7 +185,7 @@ def test_a_python_without_horovod(spark, tmp_path, monkeypatch):
     script.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
     with pytest.raises(RuntimeError, match="has no horovod. Install it there, or set PYSPARK_PYTHON"):
-        horovod.spark.run(total, num_proc=2, start_timeout=60)
+        horovod.spark.run(total, num_proc=2, start_timeout=240)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_python_without_horovod(spark, tmp_path, monkeypatch):
 def test_other_mistakes_with_pythons(spark, monkeypatch, what, value, message):
     monkeypatch.setattr(spark.sparkContext, what, value)
     with pytest.raises(RuntimeError, match=message):
-        horovod.spark.run(total, num_proc=1, start_timeout=60)
+        horovod.spark.run(total, num_proc=1, start_timeout=240)
 
 
 def test_what_is_refused(spark):

@@ -59,7 +59,7 @@ def test_too_few_slots(spark):
 def test_mistakes_with_pythons(spark, monkeypatch):
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
     with pytest.raises(RuntimeError, match="cannot start their Python. Set PYSPARK_PYTHON"):
-        run(num_proc=1, start_timeout=60)
+        run(num_proc=1, start_timeout=240)
 
 
 def test_what_is_refused(spark):

@@ -31,6 +31,6 @@ def compute(*arguments: Any) -> str:
 def service(path: str, dispatchers: int = 1, side: str = "compute") -> Iterator[None]:
     """A service, described in a file; whoever uses it must end it."""
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(workers().run, compute, dispatchers, side, path, 60, timeout=180)
+        running = pool.submit(workers().run, compute, dispatchers, side, path, 240, timeout=600)
         yield
-        assert running.result(180) == ["ended"] * 2
+        assert running.result(240) == ["ended"] * 2

@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 
-def train(at=None, act=None, everywhere=False, whole=2):
+def train(at=None, act=None, everywhere=False, whole=2, alone=None):
     """(rank, the sizes of the worlds it saw or was told of, batches).
 
     Args:
         at: the batch in which rank 1 calls `act`.
         everywhere: whether all ranks call it, newcomers as well.
         whole: after an act, batches go on until there are as many ranks again.
+        alone: a file that the act may leave; who starts then waits until fewer ranks have trained without it.
     """
     import numpy as np
 
     import horovod.numpy as hvd
     from horovod.common.elastic import ObjectState, run_fn
 
+    while alone and os.path.exists(alone):
+        time.sleep(0.05)
     hvd.init()
     print(f"pid {os.getpid()}", flush=True)
     state = ObjectState(hvd.broadcast_object, hvd.rank, batch=0, sizes=[], acted=False)
@@ -29,6 +33,9 @@ def train(at=None, act=None, everywhere=False, whole=2):
         def complete():
             if hvd.size() != (state.sizes or [0])[-1]:
                 state.sizes = [*state.sizes, hvd.size()]
+            if alone and hvd.size() < whole:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(alone)
             enough = at is None or hvd.size() >= whole or time.monotonic() > deadline
             return state.batch >= 8 and bool(hvd.allreduce(np.array([float(enough)]), op=hvd.Min)[0])
 

@@ -76,7 +76,10 @@ def current_group():
 
 
 def elastic_training(folder, steps):
-    """Adds a number a step until the file "enough" exists, at least `steps`; logs every step of rank 0."""
+    """Adds a number a step until the file "enough" exists, at least `steps`; logs every step of rank 0.
+
+    Whoever starts while there is a file "hold" waits before it asks for a place.
+    """
     import time
 
     import numpy as np
@@ -89,6 +92,8 @@ def elastic_training(folder, steps):
         hvd.shutdown()
         hvd.init()
 
+    while os.path.exists(os.path.join(folder, "hold")):
+        time.sleep(0.05)
     hvd.init()
     state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0, total=0.0)
 

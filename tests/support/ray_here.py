@@ -16,6 +16,10 @@ SETTINGS = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "240",  # by default 30
+    # The proxy of Ray Client forks the server of each client. What gRPC does in a forked child ends one in
+    # fifteen before they become that server (ray-project/ray#63202).
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+    "RAY_worker_register_timeout_seconds": "240",  # by default 60
     "RAY_worker_niceness": "0",  # by default 15: beside other tests, ranks would hardly get anywhere
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
@@ -44,7 +48,13 @@ def cluster(*cpus, connect=True, gpus=0, **head):
     import ray
     from ray.cluster_utils import Cluster
 
-    made = Cluster(
+    class Patient(Cluster):
+        """Allows a busy machine more than 30 s to start a node."""
+
+        def _wait_for_node(self, node, timeout=240):
+            super()._wait_for_node(node, timeout)
+
+    made = Patient(
         initialize_head=True, head_node_args={**HEAD, "num_cpus": cpus[0], "num_gpus": gpus, **head}
     )
     try:
@@ -74,7 +84,7 @@ def free(cpus):
     """Waits until Ray says that so many CPUs are free: of those that are given back it hears later."""
     import ray
 
-    until(lambda: ray.available_resources().get("CPU", 0.0) == cpus, f"{cpus} CPUs are free")
+    until(lambda: ray.available_resources().get("CPU", 0.0) == cpus, f"{cpus} CPUs are free", 120)
 
 
 def _of_actors():

@@ -29,7 +29,7 @@ class Heard(io.StringIO):
         return [int(after) for before, after in zip(words, words[1:]) if before.endswith(word)]
 
 
-def gone(pids, seconds=20):
+def gone(pids, seconds=60):
     """Whether all of these processes end in time."""
     deadline = time.monotonic() + seconds
     while any(os.path.exists(f"/proc/{pid}") for pid in pids):

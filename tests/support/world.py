@@ -83,7 +83,7 @@ def _call(payload: bytes, args: Sequence[Any]) -> Any:
 def run_world(
     fn: Callable[..., Any],
     np: int,
-    timeout: float = 180,
+    timeout: float = 300,
     env: Optional[Dict[str, str]] = None,
     args: Sequence[Any] = (),
     hosts: Optional[str] = None,
@@ -116,7 +116,7 @@ class World:
         self._thread.start()
         self._ranks: Dict[int, Connection] = {}
         try:
-            with time_limit(120):
+            with time_limit(240):
                 while len(self._ranks) < np:
                     connection = listener.accept()
                     self._ranks[connection.recv()] = connection
@@ -161,7 +161,7 @@ class World:
         self.broken = True
         for connection in self._ranks.values():
             connection.close()
-        self._thread.join(60)
+        self._thread.join(10)
 
 
 def _serve(address: str, key: bytes) -> None:

@@ -44,14 +44,14 @@ ENVIRONMENT = {
 }
 
 
-def launch(*command, timeout=240):
+def launch(*command, timeout=600):
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
 
 
 def end_of(service, said):
     """What the service has said when it ended; if it does not, what its ranks were doing."""
     try:
-        service.wait(60)
+        service.wait(120)
     except subprocess.TimeoutExpired:
         service.send_signal(signal.SIGQUIT)
         service.send_signal(signal.SIGTERM)
@@ -62,7 +62,7 @@ def end_of(service, said):
 def test_data_service(tmp_path):
     """tensorflow2_data_service.py trains on what another job's workers prepare, and ends them."""
     path, said = str(tmp_path / "service.json"), tmp_path / "said.txt"
-    worker = [sys.executable, "-m", "horovod.tensorflow.data.compute_worker", path]
+    worker = [sys.executable, "-m", "horovod.tensorflow.data.compute_worker", path, "--timeout", "240"]
     example = [sys.executable, os.path.join("examples", "tensorflow2_data_service.py"), path]
     with said.open("w") as stream:
         service = subprocess.Popen(
