@@ -58,6 +58,7 @@ void Coordinator::accept(Complete complete) {
   }
   auto key = std::make_pair(ready.description->process_set, ready.group);
   Group& group = groups_[key];
+  if (group.refused.count(ready.description->name)) group = {};  // the rest of it never came
   int32_t size = ready.description->group_size;
   ++group.seen;
   if (group.error.empty() && !ready.error.empty())
@@ -66,6 +67,7 @@ void Coordinator::accept(Complete complete) {
   // A mismatch in one member fails those that are here at once: the others may never become complete.
   if (group.seen < size && group.error.empty()) return;
   for (Ready& member : group.members) {
+    if (!group.error.empty()) group.refused.insert(member.description->name);
     if (!group.error.empty() && member.error.empty()) {
       member.error = group.error;
       member.error_code = HVD_PRECONDITION;
@@ -127,6 +129,7 @@ void Coordinator::plan_process_set(Ready& ready, Batch* batch) {
       return;
     }
     free_sets_.push_back(d.root);
+    std::erase_if(groups_, [&](const auto& group) { return group.first.first == d.root; });
     for (auto it = id_of_.begin(); it != id_of_.end();) {
       if (it->first.first != d.root) {
         ++it;

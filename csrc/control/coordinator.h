@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -50,7 +51,8 @@ class Coordinator {
   struct Group {
     std::vector<Ready> members;
     int32_t seen = 0;
-    std::string error;  // a member was refused: so are those that come after it
+    std::string error;              // a member was refused: so are those that come after it
+    std::set<std::string> refused;  // names; one that comes again begins the group anew
   };
 
   Ready resolve(Complete complete);

@@ -72,9 +72,14 @@ void ControlNode::say_ready(const Description& description, const Share& share) 
   node_->ready_full(0, std::move(variants), now_s());
 }
 
-void ControlNode::say_joined() {
-  if (node_) node_->join(topology_.rank);
-  if (channels_.up) channels_.up->send(encode_join(topology_.rank));
+void ControlNode::say_joined() { joined(topology_.rank); }
+
+// What the rank was ready for before it joined goes up first: above, its absence would otherwise complete the tensor,
+// and its own word that comes behind would count for the next one of that name.
+void ControlNode::joined(int rank) {
+  if (node_ && channels_.up) pass_up();
+  if (node_) node_->join(rank);
+  if (channels_.up) channels_.up->send(encode_join(rank));
 }
 
 void ControlNode::say_shutdown(const std::string& reason) { pass_on({topology_.rank, reason}); }
@@ -131,12 +136,7 @@ void ControlNode::from_source(int source, MessageType type, std::string_view bod
       node_->ready_full(source, std::move(variants), now_s(), last_rank);
       break;
     }
-    case MessageType::Join: {
-      int rank = decode_join(reader);
-      node_->join(rank);
-      if (channels_.up) channels_.up->send(encode_join(rank));
-      break;
-    }
+    case MessageType::Join: joined(decode_join(reader)); break;
     case MessageType::Shutdown: pass_on(decode_shutdown(reader)); break;
     case MessageType::Partial: node_->partial(decode_partial(reader), now_s()); break;
     default: throw ParseError("a message of the wrong direction came up");

@@ -69,6 +69,7 @@ class ControlNode {
   void from_source(int source, MessageType type, std::string_view body);
   void from_parent(MessageType type, std::string_view body);
   void pass_up();
+  void joined(int rank);
   void pass_on(Departure departure);
   bool plan_if_due();
   void note_for_tuning(const Complete& complete);

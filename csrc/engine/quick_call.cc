@@ -147,7 +147,7 @@ bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, cons
   }
   wire_->leave();
   if (members_ > 1) {
-    segment_.header().quick_end.store(met_ << 1 | full, std::memory_order_release);
+    segment_.header().quick_end.store(end_of(met_, full), std::memory_order_release);
     for (int local = 1; local < members_; ++local) bells_.ring(local);
   }
   return full;
@@ -236,7 +236,7 @@ bool QuickCall::wait_for_leader(const Description& d) {
   double start = now_s();
   for (;;) {
     double waited = now_s() - start;
-    if (uint32_t told = end.load(std::memory_order_acquire); told >> 1 == met_) {
+    if (uint32_t told = end.load(std::memory_order_acquire); is_of(told, met_)) {
       offer_.ended(waited);
       return told & 1;
     }

@@ -59,6 +59,11 @@ class QuickCall {
   // Hears what other hosts say; busy: ranks of this one go another way. Throws JobAborted. Driving thread.
   void tend(bool busy);
 
+  // How the leader tells its host the end of a round of all hosts: its number, of which 31 bits are said, and whether
+  // it was full.
+  static uint32_t end_of(uint32_t met, bool full) { return met << 1 | uint32_t{full}; }
+  static bool is_of(uint32_t end, uint32_t met) { return (end ^ met << 1) <= 1; }
+
  private:
   bool meet(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
   bool wait_until_full(const Description& d);

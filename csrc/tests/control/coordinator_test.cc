@@ -22,6 +22,15 @@ Description allreduce(const std::string& name, std::vector<int64_t> shape, int d
   return d;
 }
 
+// One of the two tensors of a group.
+Description grouped(const std::string& name, int process_set) {
+  Description d = allreduce(name, {4});
+  d.process_set = process_set;
+  d.group = 77;
+  d.group_size = 2;
+  return d;
+}
+
 std::vector<std::string> planned_names(const Simulation& sim) {
   // Rank 0 is in every set of these tests, so its own list is the whole one.
   return sim.ranks[0].executed;
@@ -154,6 +163,51 @@ TEST(mismatch_fails_everywhere_and_the_engine_goes_on) {
     CHECK(plan[1].error.find("node2") != std::string::npos);  // where the odd one is
     CHECK_EQ(plan[2].error, "");
   }
+}
+
+// One rank submits two tensors as a group, the other each for itself; both are told, and then do the same.
+TEST(a_group_that_failed_does_not_spoil_the_next) {
+  Simulation sim(1, 2, Settings{}, std::nullopt);
+  sim.submit(1, allreduce("b", {4}));
+  sim.run();
+  for (const char* name : {"a", "b"}) sim.submit(0, grouped(name, 0));
+  sim.run();
+  sim.submit(1, allreduce("a", {4}));
+  sim.run();
+  const std::vector<Batch>& plan = sim.ranks[0].plan;
+  CHECK_EQ(plan.size(), size_t(2));
+  for (const Batch& batch : plan) CHECK(batch.error.find("Mismatched groups") != std::string::npos);
+  for (int r = 0; r < 2; ++r)
+    for (const char* name : {"a", "b"}) sim.submit(r, grouped(name, 0));
+  sim.run();
+  CHECK_EQ(plan.size(), size_t(3));
+  CHECK_EQ(plan.back().error, "");
+  CHECK_EQ(plan.back().tensors.size(), size_t(2));
+  check_agreement(sim);
+}
+
+// What waits for the rest of its group goes with its process set, and does not come back with another of that number.
+TEST(a_removed_process_set_takes_its_groups_along) {
+  Simulation sim(1, 2, Settings{}, std::nullopt);
+  sim.add_set(1, {0, 1});
+  for (int r = 0; r < 2; ++r) sim.submit(r, grouped("a", 1));
+  sim.run();
+  CHECK(sim.ranks[0].plan.empty());
+  Description removal;
+  removal.name = "process_set.remove";
+  removal.kind = kRemoveProcessSet;
+  removal.root = 1;
+  for (int r = 0; r < 2; ++r) sim.submit(r, removal);
+  sim.run();
+  sim.add_set(1, {0, 1});
+  for (int r = 0; r < 2; ++r)
+    for (const char* name : {"a", "b"}) sim.submit(r, grouped(name, 1));
+  sim.run();
+  const std::vector<Batch>& plan = sim.ranks[0].plan;
+  CHECK_EQ(plan.size(), size_t(2));
+  CHECK_EQ(plan.back().tensors.size(), size_t(2));
+  CHECK(plan.back().tensors[0].value.description.name != plan.back().tensors[1].value.description.name);
+  check_agreement(sim);
 }
 
 TEST(fusion_respects_type_and_threshold) {

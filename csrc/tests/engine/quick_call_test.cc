@@ -247,3 +247,17 @@ TEST(who_waits_for_a_rank_stopped_in_an_earlier_round_is_seen) {
   waiting.join();
   CHECK_EQ(faults.load(), 0L);
 }
+
+// A day of small calls: the numbers of the rounds do not fit into what is said of them any more.
+TEST(the_end_of_a_round_is_known_by_any_number) {
+  for (uint32_t met : {1u, 2u, 0x7fffffffu, 0x80000000u, 0x80000001u, 0xffffffffu, 0u}) {
+    const Case c("round", met);
+    for (bool full : {false, true}) {
+      const uint32_t end = QuickCall::end_of(met, full);
+      CHECK(QuickCall::is_of(end, met));
+      CHECK_EQ((end & 1) != 0, full);
+      CHECK(!QuickCall::is_of(end, met + 1));
+      CHECK(!QuickCall::is_of(end, met - 1));
+    }
+  }
+}
