@@ -161,7 +161,7 @@ class World:
         self.broken = True
         for connection in self._ranks.values():
             connection.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 def _serve(address: str, key: bytes) -> None:
