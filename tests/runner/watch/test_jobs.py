@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 from elastic_jobs import ElasticRun
 from launching import descendants, environment, horovodrun, listening
+from pytest import approx
 from waiting import until
 from watching import Visitor, WatchedJob, row
 
@@ -40,8 +41,13 @@ def test_the_page_shows_a_job_of_three_ranks(tmp_path):
         ports = listening([job.process.pid])
         assert sorted(set(ports.values())) == ["127.0.0.1"] and len(ports) == 2
         page = visitor(job)
-        view = page.wait_for(lambda view: all(one["steps_s"] and not one["bad"] for one in view["ranks"]))
-        assert all(one["samples_s"] == pytest.approx(32 * one["steps_s"], rel=0.2) for one in view["ranks"])
+        # A step's samples are counted before it: in the first report there may be one more of them.
+        view = page.wait_for(
+            lambda view: all(
+                one["steps_s"] and not one["bad"] and one["samples_s"] == approx(32 * one["steps_s"], rel=0.2)
+                for one in view["ranks"]
+            )
+        )
         assert all(0 < one["waiting"] <= 1 for one in view["ranks"][:2])  # rank 2 is the slowest
         assert [one["rank"] for one in view["ranks"]] == [0, 1, 2]
         assert [one["pid"] for one in view["ranks"]] == [job.pids[rank] for rank in range(3)]
@@ -62,8 +68,8 @@ def test_a_frozen_rank_turns_red_with_what_was_last_known_of_it(tmp_path):
         page = visitor(job)
         page.wait_for(lambda view: all(one["bytes_s"] for one in view["ranks"]))
         job.freeze(1)
-        frozen = row(page.wait_for(lambda view: row(view, 1)["bad"]), 1)
-        assert frozen["state"] == "silent" and "stopped" in frozen["why"]
+        frozen = row(page.wait_for(lambda view: row(view, 1)["state"] == "silent"), 1)
+        assert frozen["bad"] and "stopped" in frozen["why"]
         assert "watched.py" in frozen["stack"] and "in main" in frozen["stack"]
         job.thaw(1)
         goes_on = "rank 1 on localhost goes on"
@@ -80,12 +86,12 @@ def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
     with WatchedJob(tmp_path, 2, "--dashboard", stuck_rank=1) as job:
         job.wait_for_ranks()
         page = visitor(job)
-        view = page.wait_for(lambda view: "time.sleep(0.05)" in row(view, 1).get("stack", ""))
+        # The line itself: its own answer, not the last report.
+        line = "in wait_in_the_data_loader\n    while_it_is_there(path)"
+        view = page.wait_for(lambda view: line in row(view, 1).get("stack", ""))
         stuck = row(view, 1)
         assert stuck["bad"] and stuck["state"] == "stalled", stuck
         assert "has kept the others waiting for" in stuck["why"]
-        # The line itself: its own answer, not the last report.
-        assert "in wait_in_the_data_loader\n    time.sleep(0.05)" in stuck["stack"]
         waiting = row(view, 0)
         assert waiting["state"] == "waiting"
         assert (waiting["kind"], waiting["tensor"], waiting["missing"]) == (
@@ -119,12 +125,9 @@ def test_stacks_from_another_shell(tmp_path):
         assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
         listed = horovodrun("--stacks")
         assert f"{job.process.pid}  " in listed.stdout and "watched.py" in listed.stdout
+        where = {"rank 0 on localhost": "wait_in_the_data_loader", "rank 1 on localhost": "allreduce"}
         for name in (str(job.process.pid), str(tmp_path)):
-            done = horovodrun("--stacks", name)
-            assert done.returncode == 0, done.stderr
-            first, second = done.stdout.split("---- rank 1 on localhost")
-            assert "---- rank 0 on localhost" in first and "wait_in_the_data_loader" in first
-            assert "allreduce" in second
+            assert job.stacks(where, name).count("---- rank ") == 2
         os.unlink(job.stuck)
         assert job.finish() == 0
         assert not os.path.exists(path)
@@ -138,8 +141,7 @@ def test_sigquit_prints_stacks_and_ends_nothing(tmp_path, flags):
     with WatchedJob(tmp_path, 2, *flags, stuck_rank=1) as job:
         job.wait_for_ranks()
         until(lambda: any("waits for data" in line for line in job.out), "rank 1 is stuck")
-        job.process.send_signal(signal.SIGQUIT)
-        job.said("wait_in_the_data_loader")
+        job.shows("wait_in_the_data_loader")
         os.unlink(job.stuck)
         assert job.finish() == 0
 
@@ -166,7 +168,7 @@ def test_metrics_of_all_ranks_for_prometheus(tmp_path):
 
         def values():
             wanted = urllib.request.Request(address, headers={"Accept": "application/openmetrics-text"})
-            with urllib.request.urlopen(wanted, timeout=10) as answer:
+            with urllib.request.urlopen(wanted, timeout=60) as answer:
                 assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
                 text = answer.read().decode()
             families = parser.text_string_to_metric_families(text)
@@ -204,11 +206,12 @@ def test_a_port_in_use_is_an_error_before_anything_runs(tmp_path):
 
 
 def test_an_elastic_job_is_shown_with_what_happens_to_it(tmp_path):
-    script = ["--steps", "400"]
+    script = ["--wait-for", str(tmp_path / "never")]
     with ElasticRun(
         tmp_path, ["localhost:2"], "-np", "2", "--min-np", "1", "--dashboard", script=script
     ) as job:
         job.wait_for("train", count=2, size=2)
+        job.wait_for_line("?token=")
         address = next(line for line in job.errors if "?token=" in line).split("dashboard: ")[1]
         page = Visitor(address)
         assert page.enter() == 303
