@@ -35,7 +35,7 @@ def default_signals() -> None:
 
 
 def horovodrun(
-    *words: str, timeout: float = 60, env: Optional[Dict[str, str]] = None, **options: Any
+    *words: str, timeout: float = 120, env: Optional[Dict[str, str]] = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Runs horovodrun to its end."""
     return subprocess.run(

@@ -31,7 +31,7 @@ def test_nothing_listens_and_nobody_reports_unless_asked_for(tmp_path):
         assert len(store) == 1 and list(store.values()) == ["127.0.0.1"]  # where ranks meet
         assert listening(descendants(job.process.pid)[1:]) == {}
         assert not os.path.exists(f"/tmp/horovod-{os.getuid()}/{job.process.pid}.sock")
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         assert job.err == []
 
 
@@ -57,7 +57,7 @@ def test_the_page_shows_a_job_of_three_ranks(tmp_path):
         assert any("trains in process" in text for text in texts)
         stream = page.views()
         next(stream)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         *_, last = stream  # ends with the job
         assert last["end"] == "" and {one["state"] for one in last["ranks"]} == {"ended"}
 
@@ -78,7 +78,7 @@ def test_a_frozen_rank_turns_red_with_what_was_last_known_of_it(tmp_path):
         texts = [event["text"] for event in view["events"] if event["text"].startswith("rank 1")]
         assert any(text.startswith("rank 1 on localhost has said nothing for") for text in texts)
         assert "rank 1 on localhost goes on" in texts
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
@@ -99,7 +99,7 @@ def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
         )  # fmt: skip
         os.unlink(job.stuck)
         page.wait_for(lambda view: not row(view, 1)["bad"])
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_a_failed_rank_and_the_end_of_the_job_are_shown(tmp_path):
@@ -129,7 +129,7 @@ def test_stacks_from_another_shell(tmp_path):
         for name in (str(job.process.pid), str(tmp_path)):
             assert job.stacks(where, name).count("---- rank ") == 2
         os.unlink(job.stuck)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         assert not os.path.exists(path)
     done = horovodrun("--stacks", str(job.process.pid))
     assert done.returncode == 1 and "no such job runs here" in done.stderr
@@ -143,7 +143,7 @@ def test_sigquit_prints_stacks_and_ends_nothing(tmp_path, flags):
         until(lambda: any("waits for data" in line for line in job.out), "rank 1 is stuck")
         job.shows("wait_in_the_data_loader")
         os.unlink(job.stuck)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_sigquit_spares_workers_that_would_die_of_it(tmp_path):
@@ -157,7 +157,7 @@ def test_sigquit_spares_workers_that_would_die_of_it(tmp_path):
         done = horovodrun("--stacks", str(job.process.pid))
         assert done.returncode == 0 and "do not report" in done.stdout
         job.said("SIGQUIT")
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_metrics_of_all_ranks_for_prometheus(tmp_path):
@@ -183,7 +183,7 @@ def test_metrics_of_all_ranks_for_prometheus(tmp_path):
         assert found["horovod_up", "0"] == found["horovod_up", "1"] == 1
         assert found["horovod_tensors_total", "0"] > 0 and found["horovod_memory_bytes", "0"] > 1e6
         assert found["horovod_ranks", None] == 2
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_metrics_without_prometheus_client_say_what_to_install(tmp_path):
@@ -202,7 +202,7 @@ def test_a_port_in_use_is_an_error_before_anything_runs(tmp_path):
         done = horovodrun("-np", "1", f"--dashboard={port}", "echo", "started")
         assert done.returncode == 1 and done.stdout == ""
         assert f"--dashboard: cannot listen on 127.0.0.1 port {port}" in done.stderr
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_an_elastic_job_is_shown_with_what_happens_to_it(tmp_path):

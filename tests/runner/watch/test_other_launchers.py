@@ -68,7 +68,7 @@ def check(job, program="watched.py", processes=4):
     assert shown.stdout.count(program) >= processes, shown.stdout
     secret = _variable(job.pids[1], "_HOROVOD_SECRET_KEY")
     assert len(secret) > 40 and secret not in shown.stdout, "a secret on a command line is everybody's"
-    assert job.finish() == 0
+    assert job.finish() == 0, job.err
 
 
 def _pids(job):

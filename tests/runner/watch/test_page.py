@@ -80,7 +80,7 @@ def test_a_rank_that_freezes_and_one_that_is_stuck_turn_red_with_their_stacks(tm
 
         browser.evaluate(f"document.querySelector('{tile(0)}').click()")
         until(lambda: "watched.py" in text(browser, "#trouble pre"), "a click shows a rank's stacks")
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         until(lambda: text(browser, "#state") == "ended", "the page shows the end")
         place = job.address().split("/?")[0]
         assert all(url.startswith((place, "about:")) for url in browser.requests), browser.requests

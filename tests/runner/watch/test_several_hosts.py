@@ -27,7 +27,7 @@ def test_ranks_of_other_hosts_are_asked_for_their_stacks(hosts, tmp_path, flags)
         else:
             job.shows(r"\[1\]<stderr>:.*wait_in_the_data_loader", r"\[0\]<stderr>:.*in allreduce")
         os.unlink(job.stuck)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,4 +46,4 @@ def test_ranks_that_mpirun_starts_on_other_hosts_report_too(hosts, tmp_path, nam
     with WatchedJob(tmp_path, 2, *flags, launcher=launcher, command=command, env=env) as job:
         job.wait_for_ranks()
         job.stacks({f"rank 0 on {a}": "watched.py", f"rank 1 on {b}": "watched.py"})
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
