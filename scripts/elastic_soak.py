@@ -15,11 +15,12 @@ import signal
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Set, Tuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from elastic_jobs import ElasticRun, check_results  # noqa: E402
+from launching import alive  # noqa: E402
 
 MOST = 6
 
@@ -30,30 +31,38 @@ def soak(
     seed: int,
     pause: Tuple[float, float] = (0.5, 4.0),
     say: Callable[[str], None] = print,
+    at_least: int = 0,
 ) -> Dict[str, Any]:
-    """Hurts a job for that long; returns what happened. Raises AssertionError for a wrong end."""
+    """Hurts a job for that long, and so many times; returns what happened.
+
+    Raises AssertionError for a wrong end.
+    """
     chance = random.Random(seed)
     enough = os.path.join(folder, "enough")
     script = ["--steps", "10", "--pause", "0.01", "--commit-every", "3", "--wait-for", enough]
     hosts = {"localhost": 2, "127.0.0.1": 2}
     lines = [f"{name}:{slots}" for name, slots in hosts.items()]
     hurt = 0  # times that ranks died or left; each forms a new world, unless the next comes too soon
+    gone: Set[int] = set()  # processes that were told to end: they may live on for a moment
     with ElasticRun(folder, lines, "-np", "2", "--min-np", "1", "--max-np", str(MOST), script=script) as job:
         job.wait_for("train", count=4, size=4)
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or hurt < at_least:
             time.sleep(chance.uniform(*pause))
             job.wait_for_steps(2)
             kind = chance.choice(["kill", "kill", "kill", "kill", "leave", "hosts", "hosts"])
-            living = [pid for pid in job.world().values() if os.path.exists(f"/proc/{pid}")]
+            living = [pid for pid in job.world().values() if pid not in gone and alive(pid)]
             if kind == "hosts":
-                hosts[chance.choice(list(hosts))] = chance.randint(2, 3)
+                changed = chance.choice(list(hosts))
+                hosts[changed] = chance.randint(2, 3)
                 job.hosts(*[f"{name}:{slots}" for name, slots in hosts.items()])
+                job.wait_for_at_most(hosts[changed], changed)  # who must go is none of those that stay
             elif len(living) > 1:  # one must stay who has the state
                 # The slot of one that leaves rests for a minute.
                 victims = chance.sample(living, chance.randint(1, len(living) - 1) if kind == "kill" else 1)
                 for pid in victims:
                     os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGTERM)
+                gone.update(victims)
                 hurt += 1
             say(f"{kind}: {len(living)} ranks, {hosts}")
         job.wait_for_steps(2)

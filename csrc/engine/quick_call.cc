@@ -31,6 +31,9 @@ constexpr double kSharedYield = 3e-6;
 constexpr int kSharedCalls = 8;
 // How long a host waits, asleep, for others that have said nothing before it asks them.
 constexpr double kHostsPatience = 0.05;
+// A rank may leave right after a call, and its goodbye be heard before the end of that very call, which comes another
+// way: so many seconds later it is not on its way any more.
+constexpr double kLastCall = 2.0;
 
 // On several, a host sends to all others together what it may send to one.
 size_t limit(int hosts) { return hosts == 1 ? kOneHostBytes : kQuickWireBytes / static_cast<size_t>(hosts - 1); }
@@ -198,6 +201,7 @@ bool QuickCall::wait_for_hosts(const Description& d) {
   uint32_t bell = bells_.count();
   double start = 0;
   double offered = 0;  // when the core was
+  double over_since = 0;
   bool asked = false;
   for (;;) {
     Outcome outcome = wire_->look();
@@ -226,7 +230,7 @@ bool QuickCall::wait_for_hosts(const Description& d) {
       bell = rung;
       turn_();
     }
-    if (segment_.aborted() || table_.over()) return false;
+    if (is_lost(kLastCall, now, &over_since)) return false;
   }
 }
 
@@ -234,6 +238,7 @@ bool QuickCall::wait_for_leader(const Description& d) {
   const std::atomic<uint32_t>& end = segment_.header().quick_end;
   uint32_t bell = bells_.count();
   double start = now_s();
+  double over_since = 0;
   for (;;) {
     double waited = now_s() - start;
     if (uint32_t told = end.load(std::memory_order_acquire); is_of(told, met_)) {
@@ -250,8 +255,15 @@ bool QuickCall::wait_for_leader(const Description& d) {
       bell = rung;
       turn_();
     }
-    if (segment_.aborted() || table_.over()) return false;
+    if (is_lost(2 * kLastCall, start + waited, &over_since)) return false;  // the leader waits for the hosts first
   }
+}
+
+bool QuickCall::is_lost(double patience, double now, double* over_since) {
+  if (segment_.aborted()) return true;
+  if (!table_.over()) return false;
+  if (*over_since == 0) *over_since = now;
+  return now - *over_since > patience;
 }
 
 }  // namespace hvd

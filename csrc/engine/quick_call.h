@@ -72,6 +72,8 @@ class QuickCall {
   bool wait_for_hosts(const Description& d);
   // The others: what became of it.
   bool wait_for_leader(const Description& d);
+  // Whether the end of a call that this rank is in will not come any more.
+  bool is_lost(double patience, double now, double* over_since);
   void falls_asleep(const Description& d, double since);
 
   Segment& segment_;

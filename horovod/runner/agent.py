@@ -99,8 +99,11 @@ class Agent:
 
     def _give_up(self, silence: float) -> None:
         text = f"it heard nothing from here for {silence:.0f} s and ended its workers: the network was cut"
-        # Nobody may be there to read it: a blocked pipe must not keep the workers alive.
-        threading.Thread(target=self._send, args=(GAVE_UP, ALL, text.encode()), daemon=True).start()
+        # Before the ends of the workers are told. Nobody may be there to read it: a blocked pipe must not
+        # keep them alive.
+        telling = threading.Thread(target=self._send, args=(GAVE_UP, ALL, text.encode()), daemon=True)
+        telling.start()
+        telling.join(1.0)
 
     def _obey(self, kind: int, worker: int, data: bytes) -> None:
         if kind == PING:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from world import shared_world
+from world import run_world, shared_world
 
 LAYOUTS = [
     (2, None),
@@ -92,3 +92,21 @@ def mixed_calls():
 @over_hosts
 def test_they_mix_with_everything_else(size, hosts):
     assert shared_world(size, hosts=hosts).run(mixed_calls) == [[]] * size
+
+
+def leave_after_the_last_call(times):
+    import numpy as np
+
+    import horovod.numpy as hvd
+
+    for _ in range(times):
+        hvd.init()
+        for _ in range(3):
+            hvd.allreduce(np.ones(1), name="last")
+        hvd.shutdown()
+    return times
+
+
+def test_who_leaves_right_after_a_call_spoils_it_for_nobody():
+    """Its goodbye may be heard before the end of the call, which comes another way."""
+    assert run_world(leave_after_the_last_call, 4, args=(60,), hosts="localhost:2,127.0.0.1:2") == [60] * 4

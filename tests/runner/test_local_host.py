@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
-from launching import alive, default_signals, environment, gone_within
+from launching import alive, default_signals, environment, still_there
+from waiting import until
 
 from horovod.runner import guard, local_host
 from horovod.runner.host_runner import STDERR, STDOUT, HostReady, WorkerExited, WorkerSpec
@@ -43,12 +43,12 @@ class Watched:
     def line(self, worker, channel=STDOUT):
         """Waits for a whole line of a worker, and takes it."""
         with self.arrived:
-            assert self.arrived.wait_for(lambda: b"\n" in self.printed.get((worker, channel), b""), 20)
+            assert self.arrived.wait_for(lambda: b"\n" in self.printed.get((worker, channel), b""), 60)
             line, self.printed[worker, channel] = self.printed[worker, channel].split(b"\n", 1)
             return line.decode()
 
     def event(self):
-        return self.events.get(timeout=20)
+        return self.events.get(timeout=60)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_ending_a_worker_ends_what_it_started_too(watched):
     watched.start(0, "sleep 1000 & echo $!; sleep 1001 & echo $!; trap '' TERM; wait; sleep 1002")
     children = [int(watched.line(0)), int(watched.line(0))]
     watched.host.end(0, grace=0.2)
-    assert watched.event().worker == 0 and gone_within(children, 5) == []
+    assert watched.event().worker == 0 and still_there(children) == []
 
 
 def test_what_an_ended_worker_left_behind_can_still_be_ended(watched):
@@ -97,7 +97,7 @@ def test_what_an_ended_worker_left_behind_can_still_be_ended(watched):
     child = int(watched.line(0))
     assert watched.event() == WorkerExited("here", 0, 0) and alive(child)
     watched.host.end(0)
-    assert gone_within([child], 5) == []
+    assert still_there([child]) == []
 
 
 def test_a_dead_workers_number_belongs_to_nobody_else_while_it_may_be_signalled(watched):
@@ -109,16 +109,13 @@ def test_a_dead_workers_number_belongs_to_nobody_else_while_it_may_be_signalled(
         assert stat.read().rsplit(")", 1)[1].split()[0] == "Z"
     watched.host.signal(signal.SIGTERM)
     watched.host.end(0)
-    deadline = time.monotonic() + 10
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not os.path.exists(f"/proc/{pid}")
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the number is free")
 
 
 def test_a_stopped_worker_can_be_ended_in_order(watched):
     watched.start(0, "trap 'echo bye; exit 4' TERM; echo $$; while :; do sleep 0.05; done")
     os.kill(int(watched.line(0)), signal.SIGSTOP)
-    watched.host.end(0, grace=20)
+    watched.host.end(0, grace=60)
     assert watched.line(0) == "bye" and watched.event() == WorkerExited("here", 0, 4)
 
 
@@ -179,7 +176,8 @@ def test_a_failure_is_reported_while_nobody_takes_the_output(watched, monkeypatc
     assert watched.event() == WorkerExited("here", 0, 3)
     watched.start(1, "sleep 1000")
     watched.host.terminate(0.0)  # is not kept by it either
-    assert watched.event() == WorkerExited("here", 1, 128 + signal.SIGKILL)
+    end = watched.event()  # while it starts it does not obey SIGTERM yet
+    assert end.worker == 1 and end.code in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
 
 def test_the_output_comes_before_the_end(watched):
@@ -195,7 +193,7 @@ def test_workers_go_with_their_guard(watched):
     os.kill(watched.host._guard.pid, signal.SIGKILL)
     assert watched.event() == WorkerExited("here", 0, 128 + signal.SIGKILL)
     assert "ended together with the process that guards" in watched.line(0, STDERR)
-    assert gone_within([pid], 5) == []
+    assert still_there([pid]) == []
     watched.start(1, "sleep 1000")
     assert watched.event() == WorkerExited("here", 1, 128 + signal.SIGKILL)
 
@@ -216,7 +214,7 @@ def attempt(delay):
     threading.Thread(target=shoot).start()
     for worker in range(50):
         host.start(WorkerSpec(worker, ["sh", "-c", "echo; exec sleep 1000"], dict(os.environ)))
-    time.sleep(10)
+    time.sleep(1000)
 
 for number in range(int(sys.argv[1])):
     pid = os.fork()
@@ -242,37 +240,36 @@ def test_kill_9_of_the_launcher_while_it_starts_workers_leaves_nobody():
     """Aimed: thirty launchers, each killed half a millisecond later after its first worker than the last."""
     env = environment(MARK=f"starting {os.getpid()}")
     done = subprocess.run(
-        [sys.executable, "-c", KILLED_WHILE_STARTING, "30"], env=env, timeout=120, check=False
+        [sys.executable, "-c", KILLED_WHILE_STARTING, "30"], env=env, timeout=240, check=False
     )
     assert done.returncode == 0
-    deadline = time.monotonic() + 20
-    while (left := with_variable(f"MARK={env['MARK']}")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
+    until(lambda: not with_variable(f"MARK={env['MARK']}"), "nobody is left")
 
 
 def test_a_fork_of_the_launcher_that_lives_on_does_not_keep_the_workers():
     """multiprocessing forks a user's program; its copy of the socket must not look like a living launcher."""
     code = (
-        "import os, signal, time\n"
+        "import os, signal, threading\n"
         "from horovod.runner.host_runner import WorkerSpec\n"
         "from horovod.runner.local_host import LocalHost\n"
-        "host = LocalHost('here', lambda w, c, data: os.write(1, data), lambda event: None)\n"
+        "runs = threading.Event()\n"
+        "def printed(worker, channel, data): os.write(1, data); runs.set()\n"
+        "host = LocalHost('here', printed, lambda event: None)\n"
         "host.open(); host.start(WorkerSpec(0, ['sh', '-c', 'echo $$; exec sleep 1000'], dict(os.environ)))\n"
-        "time.sleep(0.5)\n"
-        "if os.fork() == 0: os.close(1); os.close(2); time.sleep(30); os._exit(0)\n"
+        "runs.wait()\n"
+        "if os.fork() == 0: os.close(1); os.close(2); os.read(0, 1); os._exit(0)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    pid = int(done.stdout)
-    assert gone_within([pid], 8) == []
+    stays, leaves = os.pipe()  # the fork lives as long as the second is open
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment(), stdin=stays, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert still_there([int(done.stdout)]) == []
+    finally:
+        os.close(stays)
+        os.close(leaves)
 
 
 def test_a_guard_that_is_alone_ends_its_workers_gently_first():
@@ -297,7 +294,7 @@ def test_a_guard_that_is_alone_ends_its_workers_gently_first():
         assert reader.readline() == "here\n"
         ours.close()
         assert reader.readline() == "asked\n"
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_too_many_workers_are_refused_with_the_limit(monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import threading
 import time
 
 import pytest
-from launching import alive, environment, gone_within
+from launching import alive, environment, still_there
 
 from horovod.rendezvous import auth
 from horovod.rendezvous import store_wire as wire
@@ -57,7 +58,7 @@ class Agents:
         command = [sys.executable, "-c", SERVE, str(self.listener.port), tag]
         process = subprocess.Popen(command, env=environment(ONLY_THERE="yes"))
         self.processes.append(process)
-        channel = self.came.get(timeout=30)
+        channel = self.came.get(timeout=60)
         assert channel.facts["tag"] == tag and channel.facts["host"] == "far"
         env = {"COMMON": "1"}
         host = RemoteHost(
@@ -69,12 +70,12 @@ class Agents:
         return host
 
     def event(self):
-        return self.events.get(timeout=30)
+        return self.events.get(timeout=60)
 
     def line(self):
         """The next thing that a worker printed."""
         while True:
-            worker, channel, data = self.printed.get(timeout=30)
+            worker, channel, data = self.printed.get(timeout=60)
             if channel == STDOUT and data:
                 return worker, data.decode().strip()
 
@@ -86,7 +87,7 @@ class Agents:
             host.close()
         self.listener.close()
         for process in self.processes:
-            assert process.wait(30) is not None
+            assert process.wait(60) is not None
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_an_agent_hung_up_on_ends_its_workers(agents):
     host.start(spec(0, "echo $$; exec sleep 1000"))
     pid = int(agents.line()[1])
     host.close()
-    assert gone_within([pid], 10) == [] and agents.processes[0].wait(30) == 0
+    assert still_there([pid]) == [] and agents.processes[0].wait(60) == 0
 
 
 def test_a_killed_agent_is_a_lost_host_and_leaves_no_worker(agents):
@@ -147,13 +148,13 @@ def test_a_killed_agent_is_a_lost_host_and_leaves_no_worker(agents):
     agents.processes[0].kill()
     event = agents.event()
     assert isinstance(event, HostLost) and "the connection broke" in event.why
-    assert gone_within([pid], 10) == []
+    assert still_there([pid]) == []
 
 
 def test_silence_is_measured_and_an_agent_gives_up_by_itself(monkeypatch):
     """Nothing gets through for a while, as when a cable is cut, but no connection breaks."""
     monkeypatch.setattr(remote_host, "_AGENT_PATIENCE_SECONDS", 0.0)
-    agents = Agents(network_timeout=1.0)
+    agents = Agents(network_timeout=2.0)
     try:
         host = agents.start()
         host.start(spec(0, "echo $$; exec sleep 1000"))
@@ -162,10 +163,11 @@ def test_silence_is_measured_and_an_agent_gives_up_by_itself(monkeypatch):
         host._channel.send = lambda message: None  # the cable is cut in one direction ...
         event = agents.event()
         assert isinstance(event, HostLost)
-        assert "it heard nothing from here for 1 s and ended its workers: the network was cut" in event.why
-        assert agents.event().worker == 0 and gone_within([pid], 10) == []
+        why = r"it heard nothing from here for \d+ s and ended its workers: the network was cut"
+        assert re.search(why, event.why), event.why
+        assert agents.event().worker == 0 and still_there([pid]) == []
         host._channel.send = send
-        agents.processes[0].wait(30)
+        agents.processes[0].wait(60)
         host = agents.start()
         host.start(spec(0, "echo"))
         agents.line()
@@ -178,15 +180,23 @@ def test_silence_is_measured_and_an_agent_gives_up_by_itself(monkeypatch):
 
 def test_an_agent_is_patient_with_a_launcher_that_was_stopped(monkeypatch):
     monkeypatch.setattr(remote_host, "_AGENT_PATIENCE_SECONDS", 0.0)
-    agents = Agents(network_timeout=0.3)
+    agents = Agents(network_timeout=2.0)
     try:
         host = agents.start()
         host.start(spec(0, "echo $$; exec sleep 1000"))
         pid = int(agents.line()[1])
+        send, stopped = host._channel.send, threading.Event()
+
+        def send_until_stopped(message):
+            if not stopped.is_set():
+                send(message)
+            if agent.unpack(message)[0] == agent.PAUSE:
+                stopped.set()  # from here on as if this process did not run
+
+        host._channel.send = send_until_stopped
         host.pause()
-        send = host._channel.send
-        host._channel.send = lambda message: None  # as if this process did not run
-        time.sleep(1.0)
+        assert stopped.wait(60)
+        time.sleep(3.0)
         assert alive(pid) and agents.events.empty()
         host._channel.send = send
     finally:
@@ -252,7 +262,7 @@ def test_a_host_that_cannot_be_reached_is_reported():
     events = queue.Queue()
     host = RemoteHost("far", Nobody(), lambda *a: None, events.put, {}, 30.0)
     host.open()
-    assert events.get(timeout=10) == HostUnreachable("far", "no key of yours is accepted there")
+    assert events.get(timeout=60) == HostUnreachable("far", "no key of yours is accepted there")
     host.close()
 
 
@@ -283,11 +293,11 @@ def test_what_is_sent_to_an_agent(monkeypatch):
     host.open()
     for rank in (4, 5):
         host.start(WorkerSpec(rank, ["python", "a b"], dict(env, HOROVOD_RANK=str(rank)), "/cwd"))
-    kind, _, setup = Recorder.sent.get(timeout=10)
+    kind, _, setup = Recorder.sent.get(timeout=60)
     assert kind == agent.SETUP
     assert json.loads(setup) == {"env": {"COMMON": "1", own.SECRET: "s"}, "silence": 32.0}
     for rank in (4, 5):
-        kind, worker, start = Recorder.sent.get(timeout=10)
+        kind, worker, start = Recorder.sent.get(timeout=60)
         assert (kind, worker) == (agent.START, rank)
         own_env = {"HOROVOD_RANK": str(rank)}
         assert json.loads(start) == {"command": ["python", "a b"], "env": own_env, "cwd": "/cwd"}
@@ -321,7 +331,7 @@ def test_messages_arrive_whole_and_in_order(kind):
     sender.join()
     assert other.receive(timeout=0.0) is None
     other.send(b"back")
-    assert one.receive(timeout=10) == b"back"
+    assert one.receive(timeout=60) == b"back"
 
 
 def test_a_socket_that_is_tampered_with_is_hung_up_on():
@@ -338,7 +348,7 @@ def test_a_socket_that_is_tampered_with_is_hung_up_on():
         reader = signed(b, "SC")
         with pytest.raises(ConnectionError, match="altered"):
             for _ in range(2):
-                reader.receive(10)
+                reader.receive(60)
 
 
 def test_what_is_not_an_agent_of_ours_is_not_believed():

@@ -34,7 +34,7 @@ def test_srun(slurm):
         (0, 0, 2, "srun"), (0, 1, 2, "srun"), (1, 0, 2, "srun"), (1, 1, 2, "srun"),
     ]  # fmt: skip
     folder = os.path.expanduser("~/.horovod/rendezvous")
-    assert not [name for name in os.listdir(folder) if "hvdtest" in name], "rank 0 left its file behind"
+    assert not [name for name in os.listdir(folder) if slurm.cluster in name], "rank 0 left its file behind"
 
 
 def test_srun_with_several_hosts(slurm):

@@ -44,10 +44,12 @@ class Browser:
         self._out, self._in = os.fdopen(ours[1], "wb", 0), os.fdopen(theirs[0], "rb", 0)
         self._rest, self._number, self._session = b"", 0, None
         self.requests = []  # addresses that the page asked for
+        self._loaded = set()  # what has loaded, by the browser's own name for it
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._call("Network.enable")
         self._call("Page.enable")
+        self._call("Page.setLifecycleEventsEnabled", enabled=True)
         self.resize(width, height)
 
     def resize(self, width, height, scale=1, mobile=False):
@@ -57,9 +59,8 @@ class Browser:
 
     def open(self, url):
         """Goes to an address; returns when the page is there."""
-        self._loaded = False
-        self._call("Page.navigate", url=url)
-        while not self._loaded:
+        wanted = self._call("Page.navigate", url=url)["loaderId"]
+        while wanted not in self._loaded:  # not the empty page, which a slow browser may still load
             self._note(self._receive())
 
     def evaluate(self, expression):
@@ -102,8 +103,8 @@ class Browser:
     def _note(self, message):
         if message.get("method") == "Network.requestWillBeSent":
             self.requests.append(message["params"]["request"]["url"])
-        elif message.get("method") == "Page.loadEventFired":
-            self._loaded = True
+        elif message.get("method") == "Page.lifecycleEvent" and message["params"]["name"] == "load":
+            self._loaded.add(message["params"]["loaderId"])
 
     def _receive(self):
         while b"\0" not in self._rest:

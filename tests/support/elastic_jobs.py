@@ -103,10 +103,27 @@ class ElasticRun:
                     raise AssertionError(f"waited for {what}; {self.text()}")
                 self._changed.wait(min(left, 1.0))
 
+    def newest(self) -> List[Dict[str, Any]]:
+        """What the ranks of the newest generation have said of it so far."""
+        said = self.matching("train")
+        newest = max(one["generation"] for one in said)
+        return [one for one in said if one["generation"] == newest]
+
+    def wait_for_hosts(self, *hosts: str, seconds: float = 60) -> None:
+        """Waits until a new world is on these hosts; one that has two ranks is given twice."""
+        self._wait(lambda: sorted(one["host"] for one in self.newest()) == sorted(hosts), seconds, hosts)
+
+    def wait_for_at_most(self, ranks: int, host: str, seconds: float = 60) -> None:
+        """Waits until the newest world has no more ranks than that on a host."""
+
+        def few() -> bool:
+            return sum(one["host"] == host for one in self.newest()) <= ranks
+
+        self._wait(few, seconds, f"at most {ranks} ranks on {host}")
+
     def world(self) -> Dict[int, int]:
         """The process of each rank of the newest generation."""
-        newest = max(one["generation"] for one in self.matching("train"))
-        return {one["rank"]: one["pid"] for one in self.matching("train", generation=newest)}
+        return {one["rank"]: one["pid"] for one in self.newest()}
 
     def kill(self, *ranks: int, number: int = signal.SIGKILL) -> List[int]:
         """Signals the processes that have these ranks; returns their ids."""
@@ -127,7 +144,7 @@ class ElasticRun:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"does not end within {seconds} s; {self.text()}") from None
         for reader in self._readers:
-            reader.join(10)
+            reader.join(60)
         return code
 
     def events(self, kind: Optional[str] = None) -> List[Dict[str, Any]]:
@@ -147,7 +164,7 @@ class ElasticRun:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -12,15 +12,16 @@ variable SSH_CONFIG makes the wrapper use another configuration, as a user's own
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
+from waiting import until
 
 _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
@@ -62,20 +63,33 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
+def _make_bridge() -> int:
+    """A number that nobody else has: of two runs of the tests only one can make the bridge hvdbr4711."""
+    for number in range(os.getpid(), os.getpid() + 10000):
+        tag = number % 10000
+        words = ["ip", "link", "add", f"hvdbr{tag}", "type", "bridge"]
+        made = subprocess.run(words, capture_output=True, text=True, check=False)
+        if made.returncode == 0:
+            return tag
+        if "exists" not in made.stderr:
+            break
+    raise RuntimeError(f"{' '.join(words)}: {made.stderr}")
+
+
 class Hosts:
     """The hosts, from entering the context until leaving it."""
 
     def __init__(self, names: List[str]) -> None:
         self.names = names
         self.folder = tempfile.mkdtemp(prefix="hvdhosts")
-        tag = os.getpid() % 10000
-        self._space = {name: f"hvd{tag}{name}" for name in names}
-        self._bridge = f"hvdbr{tag}"
+        self._daemons: Dict[str, subprocess.Popen[bytes]] = {}
         # A network of its own, so that two runs of the tests do not meet.
+        tag = _make_bridge()
+        self._bridge = f"hvdbr{tag}"
+        self._space = {name: f"hvd{tag}{name}" for name in names}
         self.network = f"10.{200 + tag // 250}.{tag % 250}"
         self.launcher = f"{self.network}.1"
         self.address = {name: f"{self.network}.{index + 2}" for index, name in enumerate(names)}
-        self._daemons: Dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Hosts:
         try:
@@ -92,9 +106,9 @@ class Hosts:
         for daemon in self._daemons.values():
             daemon.kill()
             daemon.wait()
-        for name, space in self._space.items():
+        for name in self.names:
             self.kill_everything(name)
-            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
+            self._remove(name)
         subprocess.run(["ip", "link", "del", self._bridge], check=False, capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -123,17 +137,19 @@ class Hosts:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
             raise AssertionError(f"did not end within {timeout} s\n{out}\n{err}") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
+    def _everybody(self, name: str) -> List[int]:
+        words = ["ip", "netns", "pids", self._space[name]]
+        listed = subprocess.run(words, capture_output=True, text=True, check=False)
+        return [int(pid) for pid in listed.stdout.split()]
+
     def pids(self, name: str) -> List[int]:
         """Processes on a host, its sshd aside."""
-        listed = subprocess.run(
-            ["ip", "netns", "pids", self._space[name]], capture_output=True, text=True, check=False
-        )
         found = []
-        for pid in map(int, listed.stdout.split()):
+        for pid in self._everybody(name):
             try:
                 with open(f"/proc/{pid}/comm", encoding="utf-8") as comm:
                     if comm.read().strip() != "sshd":
@@ -144,14 +160,17 @@ class Hosts:
 
     def kill_everything(self, name: str) -> None:
         """What a power cut does to the processes of a host (its sshd included)."""
-        listed = subprocess.run(
-            ["ip", "netns", "pids", self._space[name]], capture_output=True, text=True, check=False
-        )
-        for pid in map(int, listed.stdout.split()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+
+        def nobody_is_left() -> bool:
+            # All stop before the first dies: none may tell of another's death.
+            everybody = self._everybody(name)
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in everybody:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            return not everybody
+
+        until(nobody_is_left, f"all processes on {name} are dead")
 
     def cut(self, name: str) -> None:
         """Pulls the cable of a host."""
@@ -171,14 +190,11 @@ class Hosts:
             [*self.enter(name), _SSHD, "-D", "-f", f"{self.folder}/sshd_config", *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        for _ in range(100):
-            probe = subprocess.run(
-                [f"{self.folder}/bin/ssh", name, "true"], stdin=subprocess.DEVNULL, capture_output=True
-            )
-            if probe.returncode == 0:
-                return
-            time.sleep(0.05)
-        raise RuntimeError(f"sshd of host {name} does not answer: {probe.stderr.decode()}")
+        probe = [f"{self.folder}/bin/ssh", "-o", "ConnectTimeout=5", name, "true"]
+        until(
+            lambda: subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0,
+            f"the sshd of host {name} answers",
+        )
 
     # ------------------------------------------------------------------------------------- private
 
@@ -188,16 +204,21 @@ class Hosts:
         return ["ip", "netns", "exec", self._space[name], "unshare", "--uts", "sh", "-c", named, "sh"]
 
     def _make_network(self) -> None:
-        _ip("link", "add", self._bridge, "type", "bridge")
         _ip("addr", "add", f"{self.launcher}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
         for name, space in self._space.items():
+            self._remove(name)  # what a run that was killed has left
             _ip("netns", "add", space)
             _ip("link", "add", f"v{space}", "type", "veth", "peer", "name", "eth0", "netns", space)
             _ip("link", "set", f"v{space}", "master", self._bridge, "up")
             _ip("-n", space, "addr", "add", f"{self.address[name]}/24", "dev", "eth0")
             _ip("-n", space, "link", "set", "eth0", "up")
             _ip("-n", space, "link", "set", "lo", "up")
+
+    def _remove(self, name: str) -> None:
+        """Takes a host's network away; its link by name, as the kernel clears namespaces some time later."""
+        for words in (["link", "del", f"v{self._space[name]}"], ["netns", "del", self._space[name]]):
+            subprocess.run(["ip", *words], check=False, capture_output=True)
 
     def _make_keys(self) -> None:
         os.makedirs(f"{self.folder}/bin")

@@ -68,8 +68,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone_within(pids: List[int], seconds: float) -> List[int]:
-    """Waits for processes to end; returns those that did not."""
+def still_there(pids: List[int], seconds: float = 60) -> List[int]:
+    """Waits for processes to end; returns those that did not, in a time in which any does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and any(map(alive, pids)):
         time.sleep(0.05)

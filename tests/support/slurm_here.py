@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
-import time
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
+
+from waiting import until
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "scontrol")
 
@@ -25,10 +27,19 @@ def why_not() -> Optional[str]:
     return None
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _free_ports(count: int) -> List[int]:
+    """Ports that nobody has. The kernel gives none of this range to those who ask for any."""
+    free = []
+    for port in random.sample(range(10_000, 32_000), 1000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise RuntimeError("no free ports")
 
 
 class Slurm:
@@ -37,6 +48,7 @@ class Slurm:
     def __init__(self, cpus: int = 4) -> None:
         self.folder = tempfile.mkdtemp(prefix="hvdslurm")
         os.chmod(self.folder, 0o755)
+        self.cluster = f"hvdtest{os.getpid()}"  # names files in the user's folder; others may run one, too
         self.cpus = cpus
         self._daemons: List[subprocess.Popen[bytes]] = []
 
@@ -71,7 +83,7 @@ class Slurm:
                 daemon.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, command: List[str], timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, command: List[str], timeout: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs srun, sbatch or the like."""
         return subprocess.run(
             command,
@@ -116,12 +128,11 @@ class Slurm:
         )
         return "State=IDLE" in shown.stdout
 
-    def _await(self, ready: object, name: str) -> None:
-        for _ in range(200):
-            if ready():  # type: ignore[operator]
-                return
-            time.sleep(0.1)
-        raise RuntimeError(f"{name} did not start:\n{self.log()}")
+    def _await(self, ready: Callable[[], bool], name: str) -> None:
+        try:
+            until(ready, f"{name} has started")
+        except AssertionError as error:
+            raise RuntimeError(f"{name} did not start:\n{self.log()}") from error
 
     def _configure(self) -> None:
         for name in ("munge", "state", "spool"):
@@ -132,10 +143,11 @@ class Slurm:
         with open(f"{self.folder}/cgroup.conf", "w", encoding="utf-8") as file:
             file.write("CgroupPlugin=cgroup/v1\n")
         host = socket.gethostname()
+        control, node = _free_ports(2)
         with open(f"{self.folder}/slurm.conf", "w", encoding="utf-8") as file:
             file.write(
-                f"ClusterName=hvdtest\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n"
-                f"SlurmctldPort={_free_port()}\nSlurmdPort={_free_port()}\nAuthType=auth/munge\n"
+                f"ClusterName={self.cluster}\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n"
+                f"SlurmctldPort={control}\nSlurmdPort={node}\nAuthType=auth/munge\n"
                 f"AuthInfo=socket={self.folder}/munge/socket\nCryptoType=crypto/munge\n"
                 f"StateSaveLocation={self.folder}/state\nSlurmdSpoolDir={self.folder}/spool\n"
                 f"SlurmctldLogFile={self.folder}/slurmctld.log\nSlurmdLogFile={self.folder}/slurmd.log\n"

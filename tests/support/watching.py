@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from urllib.parse import urlsplit
 
-from launching import HOROVODRUN, ROOT, default_signals, environment
+from launching import HOROVODRUN, ROOT, default_signals, environment, horovodrun
 from waiting import until
 
 SCRIPT = os.path.join(ROOT, "tests", "runner", "scripts", "watched.py")
@@ -38,8 +39,12 @@ class WatchedJob:
             [*launcher, "-np", str(ranks), *flags, *program], text=True, env=env or environment(),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default_signals,
         )  # fmt: skip
-        for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
-            threading.Thread(target=lambda s=stream, into=lines: into.extend(s), daemon=True).start()
+        self._readers = [
+            threading.Thread(target=lambda s=stream, into=lines: into.extend(s), daemon=True)
+            for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.err))
+        ]
+        for reader in self._readers:
+            reader.start()
 
     def wait_for_ranks(self):
         """Until all ranks train."""
@@ -55,16 +60,52 @@ class WatchedJob:
         until(known, "all ranks train")
         return self
 
+    def _heard(self, pattern):
+        return [m for m in (re.search(pattern, line) for line in list(self.err)) if m]
+
     def said(self, pattern):
         """What the launcher says on standard error; waits for it."""
-        found = []
+        until(lambda: self._heard(pattern), f"horovodrun says {pattern}")
+        return self._heard(pattern)[-1]
 
-        def heard():
-            found[:] = [m for m in (re.search(pattern, line) for line in list(self.err)) if m]
-            return bool(found)
+    def shows(self, *patterns):
+        """Asks by SIGQUIT, and again each second, until horovodrun has shown all of these.
 
-        until(heard, f"horovodrun says {pattern}")
-        return found[-1]
+        One rank gets stuck before the others have come to where they wait for it.
+        """
+        asked = 0.0
+
+        def shown():
+            nonlocal asked
+            if time.monotonic() - asked >= 1.0:
+                asked = time.monotonic()
+                self.process.send_signal(signal.SIGQUIT)
+            return all(map(self._heard, patterns))
+
+        until(shown, f"horovodrun shows {patterns}")
+
+    def stacks(self, words, name=None):
+        """What `horovodrun --stacks` says; asks, and again, until it says these of the ranks.
+
+        Args:
+            words: by the title of a rank, e.g. {"rank 1 on localhost": "allreduce"}.
+            name: of the job; by default the process id of its launcher.
+        """
+        said = ""
+
+        def told():
+            nonlocal said
+            done = horovodrun("--stacks", name or str(self.process.pid))
+            assert done.returncode == 0, done.stderr
+            said = done.stdout
+            parts = said.split("---- ")
+            return all(
+                any(part.startswith(title) and word in part for part in parts)
+                for title, word in words.items()
+            )
+
+        until(told, f"the stacks have {words}")
+        return said
 
     def address(self):
         """The newest address of the dashboard."""
@@ -81,7 +122,10 @@ class WatchedJob:
     def finish(self):
         """Ends the training; the launcher's exit status."""
         open(self._end, "w").close()
-        return self.process.wait(60)
+        code = self.process.wait(60)
+        for reader in self._readers:  # all that was printed has been read
+            reader.join(60)
+        return code
 
     def __enter__(self):
         return self
@@ -94,7 +138,7 @@ class WatchedJob:
                 pass
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(60)
 
 
 class Visitor:
@@ -106,7 +150,7 @@ class Visitor:
 
     def get(self, path, method="GET", **headers):
         """(status, headers, body) of a request."""
-        connection = http.client.HTTPConnection(self._place.hostname, self._place.port, timeout=20)
+        connection = http.client.HTTPConnection(self._place.hostname, self._place.port, timeout=60)
         connection.putrequest(method, path, skip_host=False)
         for name, value in {"Cookie": self.cookie, **headers}.items():
             connection.putheader(name, value)
@@ -124,7 +168,7 @@ class Visitor:
 
     def views(self):
         """The views as the server sends them."""
-        connection = http.client.HTTPConnection(self._place.hostname, self._place.port, timeout=30)
+        connection = http.client.HTTPConnection(self._place.hostname, self._place.port, timeout=60)
         connection.request("GET", "/events", headers={"Cookie": self.cookie})
         answer = connection.getresponse()
         assert answer.status == 200

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from horovod.rendezvous.store_service import Event
 
 _LOOK_SECONDS = 1.0
-# How long the end of a job waits for browsers to hear of it.
-_LAST_WORD_SECONDS = 1.0
+# How long the end of a job waits at most for browsers to hear of it.
+_LAST_WORD_SECONDS = 5.0
 
 
 class Watcher(Onlooker):

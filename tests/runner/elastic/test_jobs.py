@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from elastic_jobs import ElasticRun, check_results
-from launching import descendants, gone_within
+from launching import descendants, still_there
 
 HERE = ["localhost:3"]
 
@@ -16,15 +16,20 @@ HERE = ["localhost:3"]
 @pytest.mark.parametrize("lost", [[0], [2], [0, 1]], ids=["rank 0", "the last rank", "two at once"])
 def test_issue_3264(tmp_path, lost):
     """Survivors of a death keep their processes, and no sample is lost."""
+    hold = tmp_path / "hold"
     script = ["--steps", "30", "--commit-every", "4", "--wait-for", str(tmp_path / "enough")]
-    with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
+    with ElasticRun(
+        tmp_path, HERE, "-np", "3", "--min-np", "1", script=[*script, "--hold", str(hold)]
+    ) as job:
         job.wait_for("train", count=3, size=3)
         job.wait_for_steps(3)
         before = job.world()
+        hold.touch()  # the replacements come after the survivors have gone on
         dead = job.kill(*lost)
         job.wait_for("train", count=3 - len(lost), size=3 - len(lost))
         survivors = set(before.values()) - set(dead)
         assert set(job.world().values()) == survivors, "no process that lives is restarted"
+        hold.unlink()
         job.wait_for("train", count=6, size=3)  # the replacements have joined
         assert survivors < set(job.world().values())
         job.wait_for_steps(2)
@@ -36,11 +41,12 @@ def test_issue_3264(tmp_path, lost):
 
 
 def test_death_while_the_world_re_forms(tmp_path):
-    script = ["--steps", "40", "--die-in-reset", "1"]
+    script = ["--steps", "40", "--die-in-reset", "1", "--wait-for", str(tmp_path / "enough")]
     with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", "--max-np", "3", script=script) as job:
         job.wait_for("train", count=3, size=3)
         job.wait_for_steps(3)
         job.kill(2)
+        (tmp_path / "enough").touch()
         check_results(job.finish())
     assert len(job.events("lost")) >= 2
 
@@ -70,27 +76,33 @@ def test_issue_2652(tmp_path):
 
 
 def test_sigterm_is_a_wish_to_leave(tmp_path):
-    script = ["--steps", "25", "--commit-every", "5"]
+    script = ["--steps", "25", "--commit-every", "5", "--wait-for", str(tmp_path / "enough")]
     with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
         job.wait_for("train", count=3, size=3)
         job.wait_for_steps(3)
         (gone,) = job.kill(1, number=signal.SIGTERM)
+        job.wait_for("train", count=2, size=2)
+        (tmp_path / "enough").touch()
         results = job.finish()
         check_results(results, 2)
     assert gone not in {one["pid"] for one in results}
     steps = [one["step"] for one in job.matching("step")]
-    assert steps == list(range(1, 26)), "nobody loses a step"
+    assert len(steps) >= 25 and steps == list(range(1, len(steps) + 1)), "nobody loses a step"
     assert "was asked to end" in job.events("left")[0]["text"]
 
 
 def test_issue_4021(tmp_path):
     """Process sets made before the loop are made again, those whose ranks are there."""
-    script = ["--steps", "30", "--sets", "--wait-for", str(tmp_path / "enough")]
+    hold = tmp_path / "hold"
+    script = ["--steps", "30", "--sets", "--wait-for", str(tmp_path / "enough"), "--hold", str(hold)]
     with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=script) as job:
         job.wait_for("train", count=3, size=3)
         job.wait_for("set", ranks=[0, 2])
+        hold.touch()  # the replacement comes after the others have used what is left
         job.kill(0)
         job.wait_for("train", count=2, size=2)
+        job.wait_for("set", ranks=[0, 1], generation=2)
+        hold.unlink()
         job.wait_for("train", count=6, size=3)
         generation = job.matching("train")[-1]["generation"]
         job.wait_for("set", count=2, ranks=[0, 2], generation=generation)
@@ -117,7 +129,7 @@ def test_ranks_that_disagree_end_the_job_at_once(tmp_path):
 
 def test_the_reset_limit_ends_the_job(tmp_path):
     words = ["-np", "3", "--min-np", "1", "--reset-limit", "0"]
-    with ElasticRun(tmp_path, HERE, *words, script=["--steps", "400"]) as job:
+    with ElasticRun(tmp_path, HERE, *words, script=["--steps", "4000"]) as job:
         job.wait_for("train", count=3, size=3)
         job.kill(1)
         assert job.end() == 1
@@ -130,7 +142,7 @@ def test_everything_ends_with_the_launcher(tmp_path):
         everybody = descendants(job.process.pid)
         os.kill(job.process.pid, signal.SIGKILL)
         job.process.wait()
-        assert gone_within(everybody, 20) == []
+        assert still_there(everybody) == []
 
 
 def test_ctrl_c_ends_everything(tmp_path):
@@ -138,8 +150,8 @@ def test_ctrl_c_ends_everything(tmp_path):
         job.wait_for("train", count=3, size=3)
         everybody = descendants(job.process.pid)
         os.kill(job.process.pid, signal.SIGINT)
-        assert job.end(30) == 130
-        assert gone_within(everybody, 5) == []
+        assert job.end() == 130
+        assert still_there(everybody) == []
 
 
 def test_everybody_who_has_the_state_is_lost(tmp_path):

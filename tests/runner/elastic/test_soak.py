@@ -13,5 +13,5 @@ from elastic_soak import soak
 
 
 def test_a_short_soak(tmp_path):
-    told = soak(str(tmp_path), seconds=20, seed=7, pause=(0.2, 1.5), say=lambda text: None)
+    told = soak(str(tmp_path), seconds=20, seed=7, pause=(0.2, 1.5), say=lambda text: None, at_least=5)
     assert told["hurt"] >= 5 and told["generations"] > told["hurt"] / 2

@@ -28,6 +28,7 @@ def parse():
     parser.add_argument("--pause", type=float, default=0.05, help="seconds a step takes besides")
     parser.add_argument("--commit-every", type=int, default=1)
     parser.add_argument("--wait-for", help="do not end before this file exists")
+    parser.add_argument("--hold", help="do not join the job while this file exists")
     parser.add_argument("--die-in-reset", type=int, help="who has this rank dies while the world re-forms")
     parser.add_argument("--raise-at", type=int, help="rank 1 raises ValueError at this step")
     parser.add_argument("--mismatch-at", type=int, help="ranks disagree at this step")
@@ -40,6 +41,8 @@ def say(**values):
 
 
 args = parse()
+while args.hold and os.path.exists(args.hold):
+    time.sleep(0.05)
 hvd.init(process_sets="dynamic" if args.sets else None)
 state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0, total=0.0, samples=0)
 resets = []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
 import socket
@@ -126,9 +127,9 @@ def test_a_crowd_is_hung_up_on_and_the_page_stays(page):
     try:
         for _ in range(server.MAX_CONNECTIONS):  # say nothing
             crowd.append(socket.create_connection((place.hostname, place.port)))
-        extra = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
-        extra.request("GET", "/")
+        extra = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
         with pytest.raises((http.client.HTTPException, OSError)):
+            extra.request("GET", "/")
             extra.getresponse()
     finally:
         for one in crowd:
@@ -148,10 +149,13 @@ def test_a_crowd_is_hung_up_on_and_the_page_stays(page):
 )
 def test_garbage_gets_a_number_at_most(page, request_line):
     place = Visitor(address(page))._place
-    with socket.create_connection((place.hostname, place.port), timeout=20) as sock:
+    answer = b""
+    with (
+        socket.create_connection((place.hostname, place.port), timeout=60) as sock,
+        contextlib.suppress(ConnectionError),  # it may hang up before it has heard everything
+    ):
         sock.sendall(request_line)
         sock.shutdown(socket.SHUT_WR)
-        answer = b""
         while part := sock.recv(1 << 16):
             answer += part
     assert re.search(rb"(^|\n)(4\d\d|505)\n$", answer), answer

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 from elastic_jobs import ElasticRun
 from launching import descendants, environment, horovodrun, listening
+from pytest import approx
 from waiting import until
 from watching import Visitor, WatchedJob, row
 
@@ -30,7 +31,7 @@ def test_nothing_listens_and_nobody_reports_unless_asked_for(tmp_path):
         assert len(store) == 1 and list(store.values()) == ["127.0.0.1"]  # where ranks meet
         assert listening(descendants(job.process.pid)[1:]) == {}
         assert not os.path.exists(f"/tmp/horovod-{os.getuid()}/{job.process.pid}.sock")
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         assert job.err == []
 
 
@@ -40,8 +41,13 @@ def test_the_page_shows_a_job_of_three_ranks(tmp_path):
         ports = listening([job.process.pid])
         assert sorted(set(ports.values())) == ["127.0.0.1"] and len(ports) == 2
         page = visitor(job)
-        view = page.wait_for(lambda view: all(one["steps_s"] and not one["bad"] for one in view["ranks"]))
-        assert all(one["samples_s"] == pytest.approx(32 * one["steps_s"], rel=0.2) for one in view["ranks"])
+        # A step's samples are counted before it: in the first report there may be one more of them.
+        view = page.wait_for(
+            lambda view: all(
+                one["steps_s"] and not one["bad"] and one["samples_s"] == approx(32 * one["steps_s"], rel=0.2)
+                for one in view["ranks"]
+            )
+        )
         assert all(0 < one["waiting"] <= 1 for one in view["ranks"][:2])  # rank 2 is the slowest
         assert [one["rank"] for one in view["ranks"]] == [0, 1, 2]
         assert [one["pid"] for one in view["ranks"]] == [job.pids[rank] for rank in range(3)]
@@ -51,7 +57,7 @@ def test_the_page_shows_a_job_of_three_ranks(tmp_path):
         assert any("trains in process" in text for text in texts)
         stream = page.views()
         next(stream)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         *_, last = stream  # ends with the job
         assert last["end"] == "" and {one["state"] for one in last["ranks"]} == {"ended"}
 
@@ -62,8 +68,8 @@ def test_a_frozen_rank_turns_red_with_what_was_last_known_of_it(tmp_path):
         page = visitor(job)
         page.wait_for(lambda view: all(one["bytes_s"] for one in view["ranks"]))
         job.freeze(1)
-        frozen = row(page.wait_for(lambda view: row(view, 1)["bad"]), 1)
-        assert frozen["state"] == "silent" and "stopped" in frozen["why"]
+        frozen = row(page.wait_for(lambda view: row(view, 1)["state"] == "silent"), 1)
+        assert frozen["bad"] and "stopped" in frozen["why"]
         assert "watched.py" in frozen["stack"] and "in main" in frozen["stack"]
         job.thaw(1)
         goes_on = "rank 1 on localhost goes on"
@@ -72,7 +78,7 @@ def test_a_frozen_rank_turns_red_with_what_was_last_known_of_it(tmp_path):
         texts = [event["text"] for event in view["events"] if event["text"].startswith("rank 1")]
         assert any(text.startswith("rank 1 on localhost has said nothing for") for text in texts)
         assert "rank 1 on localhost goes on" in texts
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
@@ -80,12 +86,12 @@ def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
     with WatchedJob(tmp_path, 2, "--dashboard", stuck_rank=1) as job:
         job.wait_for_ranks()
         page = visitor(job)
-        view = page.wait_for(lambda view: "time.sleep(0.05)" in row(view, 1).get("stack", ""))
+        # The line itself: its own answer, not the last report.
+        line = "in wait_in_the_data_loader\n    while_it_is_there(path)"
+        view = page.wait_for(lambda view: line in row(view, 1).get("stack", ""))
         stuck = row(view, 1)
         assert stuck["bad"] and stuck["state"] == "stalled", stuck
         assert "has kept the others waiting for" in stuck["why"]
-        # The line itself: its own answer, not the last report.
-        assert "in wait_in_the_data_loader\n    time.sleep(0.05)" in stuck["stack"]
         waiting = row(view, 0)
         assert waiting["state"] == "waiting"
         assert (waiting["kind"], waiting["tensor"], waiting["missing"]) == (
@@ -93,7 +99,7 @@ def test_a_rank_stuck_in_its_own_code_turns_red_with_a_live_stack(tmp_path):
         )  # fmt: skip
         os.unlink(job.stuck)
         page.wait_for(lambda view: not row(view, 1)["bad"])
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_a_failed_rank_and_the_end_of_the_job_are_shown(tmp_path):
@@ -119,14 +125,11 @@ def test_stacks_from_another_shell(tmp_path):
         assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
         listed = horovodrun("--stacks")
         assert f"{job.process.pid}  " in listed.stdout and "watched.py" in listed.stdout
+        where = {"rank 0 on localhost": "wait_in_the_data_loader", "rank 1 on localhost": "allreduce"}
         for name in (str(job.process.pid), str(tmp_path)):
-            done = horovodrun("--stacks", name)
-            assert done.returncode == 0, done.stderr
-            first, second = done.stdout.split("---- rank 1 on localhost")
-            assert "---- rank 0 on localhost" in first and "wait_in_the_data_loader" in first
-            assert "allreduce" in second
+            assert job.stacks(where, name).count("---- rank ") == 2
         os.unlink(job.stuck)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         assert not os.path.exists(path)
     done = horovodrun("--stacks", str(job.process.pid))
     assert done.returncode == 1 and "no such job runs here" in done.stderr
@@ -138,10 +141,9 @@ def test_sigquit_prints_stacks_and_ends_nothing(tmp_path, flags):
     with WatchedJob(tmp_path, 2, *flags, stuck_rank=1) as job:
         job.wait_for_ranks()
         until(lambda: any("waits for data" in line for line in job.out), "rank 1 is stuck")
-        job.process.send_signal(signal.SIGQUIT)
-        job.said("wait_in_the_data_loader")
+        job.shows("wait_in_the_data_loader")
         os.unlink(job.stuck)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_sigquit_spares_workers_that_would_die_of_it(tmp_path):
@@ -155,7 +157,7 @@ def test_sigquit_spares_workers_that_would_die_of_it(tmp_path):
         done = horovodrun("--stacks", str(job.process.pid))
         assert done.returncode == 0 and "do not report" in done.stdout
         job.said("SIGQUIT")
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_metrics_of_all_ranks_for_prometheus(tmp_path):
@@ -166,7 +168,7 @@ def test_metrics_of_all_ranks_for_prometheus(tmp_path):
 
         def values():
             wanted = urllib.request.Request(address, headers={"Accept": "application/openmetrics-text"})
-            with urllib.request.urlopen(wanted, timeout=10) as answer:
+            with urllib.request.urlopen(wanted, timeout=60) as answer:
                 assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
                 text = answer.read().decode()
             families = parser.text_string_to_metric_families(text)
@@ -181,7 +183,7 @@ def test_metrics_of_all_ranks_for_prometheus(tmp_path):
         assert found["horovod_up", "0"] == found["horovod_up", "1"] == 1
         assert found["horovod_tensors_total", "0"] > 0 and found["horovod_memory_bytes", "0"] > 1e6
         assert found["horovod_ranks", None] == 2
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_metrics_without_prometheus_client_say_what_to_install(tmp_path):
@@ -200,15 +202,16 @@ def test_a_port_in_use_is_an_error_before_anything_runs(tmp_path):
         done = horovodrun("-np", "1", f"--dashboard={port}", "echo", "started")
         assert done.returncode == 1 and done.stdout == ""
         assert f"--dashboard: cannot listen on 127.0.0.1 port {port}" in done.stderr
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
 
 
 def test_an_elastic_job_is_shown_with_what_happens_to_it(tmp_path):
-    script = ["--steps", "400"]
+    script = ["--wait-for", str(tmp_path / "never")]
     with ElasticRun(
         tmp_path, ["localhost:2"], "-np", "2", "--min-np", "1", "--dashboard", script=script
     ) as job:
         job.wait_for("train", count=2, size=2)
+        job.wait_for_line("?token=")
         address = next(line for line in job.errors if "?token=" in line).split("dashboard: ")[1]
         page = Visitor(address)
         assert page.enter() == 303

@@ -57,7 +57,7 @@ def test_a_rank_that_freezes_and_one_that_is_stuck_turn_red_with_their_stacks(tm
         picture(browser, tmp_path, "dashboard_running.png")
 
         open(job.stuck, "w").close()
-        until(lambda: "time.sleep(0.05)" in text(browser, "#trouble pre"), "its live stack is shown")
+        until(lambda: "while_it_is_there(path)" in text(browser, "#trouble pre"), "its live stack is shown")
         assert "rank 2 on 127.0.0.1" in text(browser, "#trouble b")
         assert "wait_in_the_data_loader" in text(browser, "#trouble pre")
         assert "stalled" in text(browser, tile(2)) and colour(browser, 2) != well
@@ -80,7 +80,7 @@ def test_a_rank_that_freezes_and_one_that_is_stuck_turn_red_with_their_stacks(tm
 
         browser.evaluate(f"document.querySelector('{tile(0)}').click()")
         until(lambda: "watched.py" in text(browser, "#trouble pre"), "a click shows a rank's stacks")
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
         until(lambda: text(browser, "#state") == "ended", "the page shows the end")
         place = job.address().split("/?")[0]
         assert all(url.startswith((place, "about:")) for url in browser.requests), browser.requests

@@ -38,6 +38,7 @@ def test_a_job_on_a_terminal(tmp_path):
             assert time.monotonic() < deadline, seen
             seen += _read(ours)
         end.touch()
+        deadline = time.monotonic() + 60
         while process.poll() is None or select.select([ours], [], [], 0)[0]:
             assert time.monotonic() < deadline, seen
             part = _read(ours)
@@ -72,7 +73,7 @@ def test_without_a_terminal_lines_stay_plain(tmp_path):
         job.wait_for_ranks()  # their output is where it always is
         job.said("horovodrun: rank 1 on localhost has kept the others waiting")
         os.unlink(job.stuck)
-        assert job.finish() == 0
+        assert job.finish() == 0, job.err
     assert not any("\x1b" in line for line in job.out + job.err)
 
 
