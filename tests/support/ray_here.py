@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from unittest import mock
 
 from waiting import until
 from world import ROOT, SUPPORT
@@ -46,10 +48,15 @@ def cluster(*cpus, connect=True, gpus=0, **head):
     """A cluster with a node for each number of CPUs; the first is the head."""
     prepare()
     import ray
+    from ray._private import services
     from ray.cluster_utils import Cluster
 
     class Patient(Cluster):
-        """Allows a busy machine more than 30 s to start a node."""
+        """Allows a busy machine more than the 30 s in which Ray wants a node to be there and to be known."""
+
+        def add_node(self, *args, **kwargs):
+            with mock.patch.object(services, "get_node", _patiently(services.get_node)):
+                return super().add_node(*args, **kwargs)
 
         def _wait_for_node(self, node, timeout=240):
             super()._wait_for_node(node, timeout)
@@ -66,6 +73,22 @@ def cluster(*cpus, connect=True, gpus=0, **head):
     finally:
         ray.shutdown()
         made.shutdown()
+
+
+def _patiently(call, seconds=240):
+    """The same call, again and again while it raises a RuntimeError."""
+
+    def again(*args):
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return call(*args)
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    return again
 
 
 @contextlib.contextmanager
