@@ -48,6 +48,11 @@ class Worker:
         tensors = self._some(shapes)
         return self._timed(lambda: self.contender.many(tensors), reps, 1)
 
+    def in_and_out(self, shapes: List[int], reps: int) -> Seconds:
+        """All tensors of a step as arguments and results of a compiled program."""
+        tensors = self._some(shapes)
+        return self._timed(lambda: self.contender.in_and_out(tensors), reps, 1)
+
     def blocking(self, shapes: List[int], reps: int) -> Seconds:
         """All tensors of a step, each waited for before the next."""
         tensors = self._some(shapes)

@@ -42,6 +42,10 @@ class Adapter:
         """Reduces several tensors: a call each, then waits for all."""
         self.finish([self.start(tensor, f"g{i}") for i, tensor in enumerate(tensors)])
 
+    def in_and_out(self, tensors: List[Any]) -> None:
+        """Reduces several tensors that a compiled program is given, and gives back."""
+        raise NotImplementedError
+
     def trainer(self, model: str) -> Callable[[], None]:
         """A function that makes one training step of a model of torch_models.py."""
         raise NotImplementedError

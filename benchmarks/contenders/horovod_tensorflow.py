@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 from benchmarks.contenders.horovod_numpy import InPlace
 
+LEARNING_RATE = 1e-4  # so small that values stay ordinary numbers however often the step is made
+
 
 class Graph(InPlace):
-    """One node for one tensor, or one for each of many. The caller keeps its tensors, so results are new."""
+    """One node for one tensor, or one for each gradient of a step."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -19,9 +21,12 @@ class Graph(InPlace):
         self.tf = tf
         self.join(hvd)
         self._one = tf.function(lambda tensor: hvd.allreduce(tensor, op=hvd.Sum, name="bench"))
-        self._all = tf.function(
-            lambda tensors: [hvd.allreduce(t, op=hvd.Sum, name=f"g{i}") for i, t in enumerate(tensors)]
-        )
+        self._in_and_out = tf.function(lambda some: [self.reduced(t, f"t{i}") for i, t in enumerate(some)])
+        self._steps: Dict[int, Callable[[], None]] = {}  # by the number of variables
+
+    def reduced(self, tensor: Any, name: str) -> Any:
+        """The node that is measured."""
+        return self.hvd.allreduce(tensor, op=self.hvd.Sum, name=name)
 
     def buffer(self, count: int) -> Any:
         return self.tf.ones([count])
@@ -30,7 +35,26 @@ class Graph(InPlace):
         return self._one(data)
 
     def many(self, tensors: List[Any]) -> None:
-        self._all(tensors)
+        """A step: gradients of variables, made in the graph, reduced, and applied to the variables there."""
+        if len(tensors) not in self._steps:
+            self._steps = {len(tensors): self._step(tensors)}
+        self._steps[len(tensors)]()
+
+    def in_and_out(self, tensors: List[Any]) -> None:
+        self._in_and_out(tensors)
+
+    def _step(self, tensors: List[Any]) -> Callable[[], None]:
+        variables = [self.tf.Variable(tensor) for tensor in tensors]
+
+        def step() -> None:
+            for i, variable in enumerate(variables):
+                gradient = self.tf.add(variable, variable)  # of the sum of its squares
+                self.tf.raw_ops.ResourceApplyGradientDescent(
+                    var=variable.handle, alpha=LEARNING_RATE, delta=self.reduced(gradient, f"g{i}")
+                )
+
+        made: Callable[[], None] = self.tf.function(step)
+        return made
 
     def trainer(self, model: str) -> Callable[[], None]:
         """A small convolution net in Keras, 64 images a step."""
@@ -61,8 +85,7 @@ class Graph(InPlace):
 
 
 class Alone(Graph):
-    """The many without a collective: what TensorFlow takes to be given them and to run a node for each."""
+    """The same graphs with a local node in the place of the collective: what TensorFlow takes for itself."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._all = self.tf.function(lambda tensors: [self.tf.negative(t) for t in tensors])
+    def reduced(self, tensor: Any, name: str) -> Any:
+        return self.tf.negative(tensor)
