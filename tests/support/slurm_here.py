@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import socket
 import subprocess
 import tempfile
 from typing import Callable, Dict, List, Optional
 
+from ports import free_ports
 from waiting import until
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "scontrol")
@@ -25,21 +25,6 @@ def why_not() -> Optional[str]:
         if shutil.which(program, path=path) is None:
             return f"{program} is not installed (scripts/setup-system.sh installs it)"
     return None
-
-
-def _free_ports(count: int) -> List[int]:
-    """Ports that nobody has. The kernel gives none of this range to those who ask for any."""
-    free = []
-    for port in random.sample(range(10_000, 32_000), 1000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        free.append(port)
-        if len(free) == count:
-            return free
-    raise RuntimeError("no free ports")
 
 
 class Slurm:
@@ -143,7 +128,7 @@ class Slurm:
         with open(f"{self.folder}/cgroup.conf", "w", encoding="utf-8") as file:
             file.write("CgroupPlugin=cgroup/v1\n")
         host = socket.gethostname()
-        control, node = _free_ports(2)
+        control, node = free_ports(2)
         with open(f"{self.folder}/slurm.conf", "w", encoding="utf-8") as file:
             file.write(
                 f"ClusterName={self.cluster}\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n"
