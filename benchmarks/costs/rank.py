@@ -85,10 +85,10 @@ def compile_native(folder: Path, engine: Path) -> None:
 def foreign_call(folder: Path) -> Dict[str, List[float]]:
     """Seconds of a ctypes call with the arguments of hvd_run that does nothing."""
     nothing = library(folder).native_nothing
-    nothing.restype = ctypes.c_int64
-    nothing.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_double, ctypes.POINTER(ctypes.c_int32)]
-    status = ctypes.c_int32()
-    pointer, reference = ctypes.byref(ctypes.create_string_buffer(8)), ctypes.byref(status)
+    nothing.restype = ctypes.c_int32
+    nothing.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_double, ctypes.POINTER(ctypes.c_int64)]
+    handle = ctypes.c_int64()
+    pointer, reference = ctypes.byref(ctypes.create_string_buffer(8)), ctypes.byref(handle)
     return timed(lambda: nothing(pointer, 1, 0.2, reference), 100_000)
 
 

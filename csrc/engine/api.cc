@@ -90,11 +90,11 @@ Result guarded(F body) {
 void after_fork_in_child() {
   hvd::output_memory::after_fork();
   auto* inherited = new std::shared_ptr<Engine>(engine.unlocked());
+  new (&engine) hvd::SharedSlot<Engine>();  // whoever held these locks is not here
+  new (&life_mutex) std::mutex();
   if (!*inherited) return;
   hvd::QuitSignal::after_fork_in_child();
   for (int fd : (*inherited)->descriptors()) close(fd);
-  new (&engine) hvd::SharedSlot<Engine>();
-  new (&life_mutex) std::mutex();
   forked = true;
 }
 
@@ -295,16 +295,15 @@ int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_a
   return guarded<int64_t>([&] { return running()->submit(requests, n, flags, alloc, done, context); });
 }
 
-int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status) {
-  return guarded<int64_t>([&] {
-    given(status, "the place for the status");
+int32_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int64_t* handle) {
+  return guarded<int32_t>([&] {
+    *given(handle, "the place for the handle") = 0;
     auto e = running();
-    int64_t handle = e->submit(requests, n, HVD_WILL_WAIT | HVD_IN_STREAM, nullptr, nullptr, nullptr);
+    *handle = e->submit(requests, n, HVD_WILL_WAIT | HVD_IN_STREAM, nullptr, nullptr, nullptr);
     hvd::Status outcome =
-        requests[0].device >= 0 ? e->wait_stream(handle, requests[0].stream, timeout_s) : e->wait(handle, timeout_s);
-    *status = outcome.code;
+        requests[0].device >= 0 ? e->wait_stream(*handle, requests[0].stream, timeout_s) : e->wait(*handle, timeout_s);
     if (!outcome.ok()) last_error = outcome.text;
-    return handle;
+    return outcome.code;
   });
 }
 

@@ -16,6 +16,7 @@ import sysconfig
 from typing import Any, Callable, Dict
 
 from horovod.common import _native
+from horovod.common.abandoned import abandon
 from horovod.common.constants import OK, TIMEOUT
 from horovod.common.exceptions import raise_for
 
@@ -64,8 +65,7 @@ _BY_CTYPES: Dict[str, Callable[..., Any]] = {
     "start_array": _unusual,
     "run_arrays": _unusual,  # the same of two sequences
     "start_arrays": _unusual,
-    "run_memory": _unusual,  # (dtype, shape, input, output, kind, prefix, ...)
-    "start_memory": _unusual,
+    "run_memory": _unusual,  # (keep, dtype, shape, input, output, kind, prefix, ...)
     "start_standing": _start_standing,  # (address of the requests, how many, flags)
     "wait": _wait,  # until done; raises what went wrong
     "finish": _finish,  # and then forgets the handle
@@ -86,8 +86,8 @@ def _native_calls() -> Dict[str, Callable[..., Any]]:
         return {}
     _native.lib()
     make = ctypes.PyDLL(_native.library_path()).hvd_python_calls  # called with the GIL
-    make.argtypes, make.restype = (ctypes.py_object,), ctypes.c_void_p
-    made = make(raise_for)
+    make.argtypes, make.restype = (ctypes.py_object, ctypes.py_object), ctypes.c_void_p
+    made = make(raise_for, abandon)
     return dict(ctypes.cast(made, ctypes.py_object).value) if made else {}
 
 

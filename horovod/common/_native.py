@@ -127,7 +127,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hvd_process_set_ranks": (c_int32, (c_int32, _INT32_P, c_int32)),
     "hvd_process_set_ids": (c_int32, (_INT32_P, c_int32)),
     "hvd_submit": (c_int64, (c_void_p, c_int32, c_uint32, c_void_p, c_void_p, c_void_p)),
-    "hvd_run": (c_int64, (c_void_p, c_int32, c_double, c_void_p)),
+    "hvd_run": (c_int32, (c_void_p, c_int32, c_double, c_void_p)),
     "hvd_call": (c_int64, (c_void_p, c_int32, c_double)),
     "hvd_poll": (c_int32, (c_int64,)),
     "hvd_wait": (c_int32, (c_int64, c_double)),

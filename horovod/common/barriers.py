@@ -11,11 +11,8 @@ from horovod.common.process_sets import ProcessSet, global_process_set, process_
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when all members of the process set have called it."""
     number = process_set_id(process_set)
-    left = _calls.run_memory(UINT8, (), 0, 0, BARRIER, "barrier", "noname", number)
-    if left is NotImplemented:
+    if _calls.run_memory(None, UINT8, (), 0, 0, BARRIER, "barrier", "noname", number) is NotImplemented:
         engine.run_released(engine.request(BARRIER, "barrier.noname", UINT8, (), 0, process_set=number))
-    elif left is not None:
-        engine.finish_run(left, ())
 
 
 def join(device: int = -1) -> int:

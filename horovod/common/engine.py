@@ -15,25 +15,24 @@ Memory of a CUDA device is read and written by the device itself, in order with 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, Sequence
+from typing import Any, Sequence
 
 from horovod.common import _calls, _native
 from horovod.common._calls import WAIT_SLICE_S
 from horovod.common._native import Request
+from horovod.common.abandoned import abandon, abandoned, forget_all, sweep
 from horovod.common.constants import GROUP, OK, TIMEOUT, WILL_WAIT
 from horovod.common.exceptions import raise_for
 from horovod.common.outputs import OwnedBuffer, allocate, output, take
 from horovod.common.requests import Standing, request
 
 __all__ = [
-    "OwnedBuffer", "Standing", "abandon", "allocate", "copy_output", "finish_run", "output", "poll",
-    "raise_for", "release", "request", "run", "run_released", "submit", "take", "wait", "wait_stream",
+    "OwnedBuffer", "Standing", "abandon", "abandoned", "allocate", "copy_output", "forget_all", "output",
+    "poll", "raise_for", "release", "request", "run", "run_released", "submit", "sweep", "take", "wait",
+    "wait_stream",
 ]  # fmt: skip
 
 _byref = ctypes.byref
-# What nobody waits for any more: handle -> the memory it uses. There is no lock: a signal handler may submit,
-# and so get here, while its own thread is here already. Each operation on the dictionary is atomic.
-abandoned: Dict[int, Any] = {}
 
 
 def _packed(requests: Sequence[Request]) -> Any:
@@ -71,14 +70,18 @@ def run(requests: Sequence[Request], keep: Any = ()) -> int:
     Args:
         keep: what the requests' addresses point into; it stays alive also if the wait is interrupted.
     """
-    lib = _native.lib()
-    status = ctypes.c_int32()
-    handle: int = lib.hvd_run(_packed(requests), len(requests), WAIT_SLICE_S, _byref(status))
-    if handle < 0:
-        raise_for(handle, _native.last_error())
-    if status.value != OK:
-        _finish(handle, status.value, requests[0], (requests, keep))
-    return handle
+    submitted = ctypes.c_int64()
+    try:
+        status = _native.lib().hvd_run(_packed(requests), len(requests), WAIT_SLICE_S, _byref(submitted))
+        if status == TIMEOUT:
+            _wait_on(submitted.value, requests[0])
+        elif status != OK:
+            raise_for(status, _native.last_error())
+    except BaseException:  # also what a signal's handler raises between two lines
+        if submitted.value:
+            abandon(submitted.value, requests, keep)
+        raise
+    return submitted.value
 
 
 def run_released(request: Request, keep: Any = ()) -> None:
@@ -86,34 +89,11 @@ def run_released(request: Request, keep: Any = ()) -> None:
     release(run((request,), keep))
 
 
-def finish_run(handle: int, keep: Any) -> None:
-    """Ends what a `run_...` of `_calls` began and was not done with in time.
-
-    Args:
-        keep: what the engine reads and writes; it stays alive also if the wait is interrupted.
-    """
-    try:
+def _wait_on(handle: int, first: Request) -> None:
+    if first.device >= 0:
+        wait_stream(handle, first.stream or 0)
+    else:
         wait(handle)
-    except BaseException:
-        abandon(handle, keep)
-        raise
-    release(handle)
-
-
-def _finish(handle: int, status: int, first: Request, keep: Any) -> None:
-    """Ends a run that was not done at once: waits on, or raises and forgets the handle."""
-    if status != TIMEOUT:
-        text = _native.last_error()
-        release(handle)
-        raise_for(status, text)
-    try:
-        if first.device >= 0:
-            wait_stream(handle, first.stream or 0)
-        else:
-            wait(handle)
-    except BaseException:
-        abandon(handle, keep)
-        raise
 
 
 def poll(handle: int) -> bool:
@@ -152,24 +132,3 @@ def copy_output(handle: int, index: int, address: int, stream: int) -> None:
 def release(handle: int) -> None:
     """Forgets the handle of a complete submission, and what the engine owns for it."""
     _calls.release(handle)
-
-
-def abandon(handle: int, keep: Any) -> None:
-    """Forgets a handle that may not be complete: `keep` stays alive until the engine is done with it."""
-    if _native.lib().hvd_poll(handle) != 0:
-        release(handle)
-    else:
-        abandoned[handle] = (keep,)
-
-
-def sweep() -> None:
-    """Lets go of what was abandoned and has completed since."""
-    lib = _native.lib()
-    for handle in list(abandoned):
-        if lib.hvd_poll(handle) != 0 and abandoned.pop(handle, None) is not None:
-            lib.hvd_release(handle)
-
-
-def forget_all() -> None:
-    """Called after the engine stopped: nothing is in flight any more."""
-    abandoned.clear()

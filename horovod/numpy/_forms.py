@@ -101,11 +101,7 @@ def run(tensor: Any, verb: Verb, *call: Any) -> Any:
     """Blocking, into a new array."""
     if type(tensor) is _ndarray and verb.result is _SAME:
         output = like(tensor)
-        left = _calls.run_array(tensor, output, verb.kind, verb.name, *call)
-        if left is None:
-            return output
-        if left is not NotImplemented:
-            engine.finish_run(left, (tensor, output))
+        if _calls.run_array(tensor, output, verb.kind, verb.name, *call) is None:
             return output
     return _run(Call(verb, *call), tensor, False)
 
@@ -113,11 +109,7 @@ def run(tensor: Any, verb: Verb, *call: Any) -> Any:
 def run_in_place(tensor: Any, verb: Verb, *call: Any) -> Any:
     """Blocking, into the array itself, which is returned."""
     if type(tensor) is _ndarray:
-        left = _calls.run_array(tensor, tensor, verb.kind, verb.name, *call)
-        if left is None:
-            return tensor
-        if left is not NotImplemented:
-            engine.finish_run(left, tensor)
+        if _calls.run_array(tensor, tensor, verb.kind, verb.name, *call) is None:
             return tensor
     return _run(Call(verb, *call), tensor, True)
 
@@ -175,10 +167,7 @@ def run_group(tensors: Sequence[Any], verb: Verb, *call: Any) -> List[Any]:
     tensors = list(tensors)
     if verb.result is _SAME and _all_arrays(tensors):
         outputs = [like(tensor) for tensor in tensors]
-        left = _calls.run_arrays(tensors, outputs, verb.kind, verb.prefix(grouped=True), *call)
-        if left is not NotImplemented:
-            if left is not None:
-                engine.finish_run(left, (tensors, outputs))
+        if _calls.run_arrays(tensors, outputs, verb.kind, verb.prefix(grouped=True), *call) is None:
             return outputs
     return _Group(Call(verb, *call), tensors, False).run()
 
@@ -187,10 +176,7 @@ def run_group_in_place(tensors: Sequence[Any], verb: Verb, *call: Any) -> List[A
     """Blocking, of several arrays, into themselves."""
     tensors = list(tensors)
     if _all_arrays(tensors):
-        left = _calls.run_arrays(tensors, tensors, verb.kind, verb.prefix(grouped=True), *call)
-        if left is not NotImplemented:
-            if left is not None:
-                engine.finish_run(left, tensors)
+        if _calls.run_arrays(tensors, tensors, verb.kind, verb.prefix(grouped=True), *call) is None:
             return tensors
     return _Group(Call(verb, *call), tensors, True).run()
 

@@ -163,14 +163,11 @@ def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
         written = output.data_ptr()
     device = device_of(tensor)
     if device < 0 and call.name is not None:
-        left = _calls.run_memory(
-            code, tensor.shape, address, written, call.verb.kind, call.verb.name, call.name, call.process_set,
-            call.op, call.prescale, call.postscale, call.root,
+        done = _calls.run_memory(
+            (tensor, output), code, tensor.shape, address, written, call.verb.kind, call.verb.name, call.name,
+            call.process_set, call.op, call.prescale, call.postscale, call.root,
         )  # fmt: skip
-        if left is None:
-            return output
-        if left is not NotImplemented:
-            engine.finish_run(left, (tensor, output))
+        if done is None:
             return output
     stream = current_stream(device) if device >= 0 else 0
     request = call.request(call.wire_name(), code, tensor.shape, address, written, device, stream)

@@ -14,6 +14,7 @@
 namespace hvd::python {
 
 inline Object* raise_for = nullptr;   /* horovod.common.exceptions.raise_for, set once by hvd_python_calls */
+inline Object* abandon = nullptr;     /* horovod.common.abandoned.abandon, the same */
 inline constexpr double kSlice = 0.2; /* s; a wait looks for signals this often */
 
 inline Object* kept(Object* object) {

@@ -4,7 +4,7 @@
  * the engine takes for a small tensor; these take a tenth of a microsecond.
  *
  *   run_array, start_array    (array, output, ...)                  NumPy: anything with a buffer
- *   run_memory, start_memory  (dtype, shape, input, output, ...)    raw memory of the host
+ *   run_memory                (keep, dtype, shape, input, output, ...)  raw memory of the host, which `keep` owns
  *   run_arrays, start_arrays  (arrays, outputs, ...)                an atomic group
  *   start_standing            (requests, n, flags)                  hvd_submit of a C array that Python keeps
  *   wait, finish, poll, release (handle)
@@ -15,8 +15,9 @@
  *
  * run_* return None when the result is there, start_* a handle. Both return NotImplemented for whatever is not the
  * usual case (another kind of object, a strided array, an unnamed call, a number that does not fit): nothing was
- * submitted, and the general way in Python has the words for what is wrong. A run that takes long returns its handle,
- * for Python to wait on with its eyes open for signals. Failures are raised by `raise_for(status, text)`.
+ * submitted, and the general way in Python has the words for what is wrong. A run that takes long looks for signals now
+ * and then; when the handler of one raises, the arguments are left with `abandon(handle, ...)`, since the engine goes
+ * on to use their memory. Failures are raised by `raise_for(status, text)`.
  *
  * Who submits memory of the host holds the GIL: the engine waits for nothing there. Who waits does not.
  */
@@ -34,14 +35,47 @@
 namespace hvd::python {
 namespace {
 
-Object* run(const hvd_request* requests, int32_t n) {
+/* How a wait ended, if not well: with an error of Python's set. */
+enum class Waited { kDone, kFailed, kInterrupted };
+
+/* Until it is there, a slice at a time. */
+Waited wait_for(int64_t handle, bool let_go) {
+  for (;;) {
+    if (py.PyErr_CheckSignals() != 0) return Waited::kInterrupted;
+    void* thread = py.PyEval_SaveThread();
+    int32_t status = let_go ? hvd_finish(handle, kSlice) : hvd_wait(handle, kSlice);
+    py.PyEval_RestoreThread(thread);
+    if (status == HVD_OK) return Waited::kDone;
+    if (status != HVD_TIMEOUT) {
+      fail(status);
+      return Waited::kFailed;
+    }
+  }
+}
+
+/* Ends a run that was not done in time. The engine may use the memory of `first` and `second` after this. */
+Object* finish(int64_t handle, Object* first, Object* second) {
+  Waited waited = wait_for(handle, true);
+  if (waited == Waited::kDone) return kept(py.none);
+  if (waited == Waited::kInterrupted) {
+    Object *type, *value, *trace;
+    py.PyErr_Fetch(&type, &value, &trace);
+    Object* number = py.PyLong_FromLongLong(handle);
+    drop(number ? py.PyObject_CallFunctionObjArgs(abandon, number, first, second, nullptr) : nullptr);
+    drop(number);
+    py.PyErr_Restore(type, value, trace); /* also in place of an error of abandon's */
+  }
+  return nullptr;
+}
+
+Object* run(const hvd_request* requests, int32_t n, Object* first, Object* second) {
   /* A rank alone whose tensor stays where it is has the result sooner than it lets go of the GIL and takes it again. */
   bool stays = requests->input == requests->output && requests->prescale == 1.0 && requests->postscale == 1.0;
   bool waits = hvd_size() != 1 || !stays;
   void* thread = waits ? py.PyEval_SaveThread() : nullptr;
   int64_t left = hvd_call(requests, n, waits ? kSlice : 0);
   if (waits) py.PyEval_RestoreThread(thread);
-  if (left > 0) return py.PyLong_FromLongLong(left);
+  if (left > 0) return finish(left, first, second);
   return left == HVD_OK ? kept(py.none) : fail(left);
 }
 
@@ -63,14 +97,14 @@ Object* array(Object*, Object* const* arguments, ssize_t n) {
   Pair pair(given, output);
   if (!pair.fill(&what.request)) return unusual();
   what.request.name = what.name.c_str();
-  return kRun ? run(&what.request, 1) : start(&what.request, 1, 0);
+  return kRun ? run(&what.request, 1, given, output) : start(&what.request, 1, 0);
 }
 
-template <bool kRun>
-Object* memory(Object*, Object* const* arguments, ssize_t n) {
+Object* run_memory(Object*, Object* const* arguments, ssize_t n) {
   constexpr ssize_t kMostDimensions = 8;
   int64_t shape[kMostDimensions];
   Reader reader(arguments, n);
+  Object* keep = reader.object();
   What what;
   what.request.dtype = reader.int32();
   Object* sizes = reader.object();
@@ -84,7 +118,7 @@ Object* memory(Object*, Object* const* arguments, ssize_t n) {
   what.request.shape = shape;
   what.request.ndim = static_cast<int32_t>(dimensions);
   what.request.name = what.name.c_str();
-  return kRun ? run(&what.request, 1) : start(&what.request, 1, 0);
+  return run(&what.request, 1, keep, py.none);
 }
 
 /* Members are called "prefix.name_1of107". */
@@ -126,7 +160,7 @@ Object* arrays(Object*, Object* const* arguments, ssize_t n) {
     return unusual();
   }
   auto size = static_cast<int32_t>(count);
-  return kRun ? run(requests.data(), size) : start(requests.data(), size, HVD_GROUP);
+  return kRun ? run(requests.data(), size, given, outputs) : start(requests.data(), size, HVD_GROUP);
 }
 
 Object* start_standing(Object*, Object* const* arguments, ssize_t n) {
@@ -140,27 +174,12 @@ Object* start_standing(Object*, Object* const* arguments, ssize_t n) {
 
 /* ------------------------------------------------------------------------------------------------- the handles -- */
 
-/* Until it is there; null with Python's error set: it failed, or a signal's handler raised. */
-bool wait_for(int64_t handle, bool let_go) {
-  for (;;) {
-    void* thread = py.PyEval_SaveThread();
-    int32_t status = let_go ? hvd_finish(handle, kSlice) : hvd_wait(handle, kSlice);
-    py.PyEval_RestoreThread(thread);
-    if (status == HVD_OK) return true;
-    if (status != HVD_TIMEOUT) {
-      fail(status);
-      return false;
-    }
-    if (py.PyErr_CheckSignals() != 0) return false;
-  }
-}
-
 template <bool kLetGo>
 Object* wait(Object*, Object* const* arguments, ssize_t n) {
   Reader reader(arguments, n);
   int64_t handle = reader.handle();
   if (!reader.usual()) return unusual();
-  return wait_for(handle, kLetGo) ? kept(py.none) : nullptr;
+  return wait_for(handle, kLetGo) == Waited::kDone ? kept(py.none) : nullptr;
 }
 
 Object* poll(Object*, Object* const* arguments, ssize_t n) {
@@ -181,8 +200,7 @@ Object* release(Object*, Object* const* arguments, ssize_t n) {
 Method methods[] = {
     {"run_array", array<true>, kFastCall, nullptr},
     {"start_array", array<false>, kFastCall, nullptr},
-    {"run_memory", memory<true>, kFastCall, nullptr},
-    {"start_memory", memory<false>, kFastCall, nullptr},
+    {"run_memory", run_memory, kFastCall, nullptr},
     {"run_arrays", arrays<true>, kFastCall, nullptr},
     {"start_arrays", arrays<false>, kFastCall, nullptr},
     {"start_standing", start_standing, kFastCall, nullptr},
@@ -217,11 +235,13 @@ bool find_python() {
 }  // namespace hvd::python
 
 /* A dictionary of the calls above, by name; NULL without an error of Python's if this interpreter lacks something. The
- * caller holds the GIL. raise_for raises the exception of (status, text). */
-extern "C" HVD_API void* hvd_python_calls(void* raise_for) {
+ * caller holds the GIL. raise_for raises the exception of (status, text), abandon takes (handle, what to keep alive...)
+ * of a call that was interrupted. */
+extern "C" HVD_API void* hvd_python_calls(void* raise_for, void* abandon) {
   using namespace hvd::python;
   if (!find_python()) return nullptr;
   hvd::python::raise_for = kept(static_cast<Object*>(raise_for));
+  hvd::python::abandon = kept(static_cast<Object*>(abandon));
   Object* calls = py.PyDict_New();
   for (Method& method : methods) {
     Object* function = py.PyCFunction_NewEx(&method, nullptr, nullptr);

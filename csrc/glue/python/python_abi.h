@@ -76,6 +76,8 @@ constexpr int kFastCall = 0x80; /* METH_FASTCALL: arguments by position, as a C 
   X(PyErr_Occurred, Object*, ())                                        \
   X(PyErr_Clear, void, ())                                              \
   X(PyErr_CheckSignals, int, ())                                        \
+  X(PyErr_Fetch, void, (Object**, Object**, Object**))                  \
+  X(PyErr_Restore, void, (Object*, Object*, Object*))                   \
   X(PyEval_SaveThread, void*, ())                                       \
   X(PyEval_RestoreThread, void, (void*))                                \
   X(Py_IncRef, void, (Object*))                                         \

@@ -101,10 +101,9 @@ void collective(void* out, const void** in, const char* text, size_t length, Xla
     call.requests[i].input = in[i];
     call.requests[i].output = count == 1 ? out : static_cast<void**>(out)[i];
   }
-  int32_t result = HVD_OK;
-  int64_t handle = hvd_run(call.requests.data(), static_cast<int32_t>(count), -1.0, &result);
-  if (handle < 0) result = static_cast<int32_t>(handle);
-  if (result != HVD_OK) set_failure(status, hvd_last_error());
+  int64_t handle = 0;
+  if (hvd_run(call.requests.data(), static_cast<int32_t>(count), -1.0, &handle) != HVD_OK)
+    set_failure(status, hvd_last_error());
   if (handle > 0) hvd_release(handle);
 }
 

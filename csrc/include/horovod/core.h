@@ -199,9 +199,9 @@ enum hvd_submit_flags {
 HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flags, hvd_alloc_fn alloc, hvd_done_fn done,
                            void* context);
 /* Submit and wait in one call: hvd_wait, or for device memory hvd_wait_stream with the first request's stream.
- * Returns the handle (to be released) and stores the status, or a negative status if the submission itself was
- * refused. HVD_TIMEOUT in *status: wait again. */
-HVD_API int64_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int32_t* status);
+ * Returns the status, HVD_TIMEOUT: wait again. The handle, to be released, is stored before the wait; 0: the submission
+ * itself was refused. */
+HVD_API int32_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int64_t* handle);
 
 /* The same for requests whose outputs are the caller's own memory, of the host: nothing is left to be released. 0:
  * done. Positive: not done after timeout_s (0: it was not done at once), this is the handle to finish. Negative: the
