@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "paths/cuda/driver.h"
+#include "util/clock.h"
 #include "util/threads.h"
 
 namespace hvd::cuda {
@@ -138,7 +139,8 @@ void CudaPath::abort(const std::string& /*why*/) {
 }
 
 void CudaPath::leave_memory(double seconds) {
-  for (auto& [number, tools] : tools_) tools->device->drained(seconds);
+  double deadline = now_s() + seconds;
+  for (auto& [number, tools] : tools_) tools->device->drained(deadline - now_s());
 }
 
 void CudaPath::copy_output(Tensor& tensor, void* to, void* stream) {

@@ -256,6 +256,7 @@ Result cuCtxGetCurrent(Context* c) {
   return kSuccess;
 }
 Result cuCtxPushCurrent_v2(Context c) {
+  CALL("cuCtxPushCurrent_v2");
   if (!c || c->references <= 0) return kInvalidContext;
   current.push_back(c);
   return kSuccess;

@@ -160,6 +160,18 @@ TEST(an_abort_lets_devices_go) {
   }
 }
 
+// A process may end, or its context be broken, while a job is taken apart: that must not take the process down.
+TEST(who_asks_whether_work_is_left_hears_no_error) {
+  const User user(0);  // the framework
+  auto device = cuda::Device::get(0);
+  device->stream(0);
+  for (int code : {4, 201}) {  // the driver has gone; the context is none
+    standin_fail("cuCtxPushCurrent_v2", code, 0);
+    CHECK(device->drained(0.1));
+  }
+  CHECK_EQ(standin_current_device(), -1);  // and nothing is left behind on this thread
+}
+
 TEST(what_was_asked_for_and_cannot_be_had) {
   {
     GpuJob job({1, 1}, "direct");
