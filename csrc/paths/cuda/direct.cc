@@ -27,6 +27,14 @@ Address signal_at(char* memory, int writer) {
   return address_of(memory) + kSignalsOffset + static_cast<size_t>(writer) * kFlagStride;
 }
 
+struct Submitting {
+  explicit Submitting(std::atomic<bool>& flag) : flag(flag) { flag = true; }
+  ~Submitting() { flag = false; }
+  Submitting(const Submitting&) = delete;
+  Submitting& operator=(const Submitting&) = delete;
+  std::atomic<bool>& flag;
+};
+
 }  // namespace
 
 Direct::Direct(Tools& tools, std::unique_ptr<PeerMemory> memory, int me, int n, bool spins, int blocks)
@@ -76,6 +84,8 @@ void Direct::meet(Stream stream) {
 template <class Work>
 void Direct::run(Function kernel, size_t blocks, Work work, std::initializer_list<int> phases, uint32_t steps,
                  Stream stream) {
+  // Either abort() is seen here, or its rescuer sees that there is more to come.
+  Submitting now(submitting_);
   if (ended_) throw JobAborted("a collective was aborted");
   work.peers = peers();
   if (spins_) {
@@ -209,12 +219,12 @@ void Direct::abort() {
 }
 
 // Streams that wait are written what they wait for, by a stream of their own, until they are through: peers that are
-// still alive may write smaller numbers in between.
+// still alive may write smaller numbers in between, and the driving thread may be about to add further waits.
 void Direct::let_go() {
   try {
     InContext in(*tools_.device);
     Stream rescue = tools_.device->stream(kRescueLane);
-    for (int turn = 0; turn < 10000 && driver().stream_query(stream_) == kNotReady; ++turn) {
+    for (int turn = 0; turn < 10000 && (submitting_ || driver().stream_query(stream_) == kNotReady); ++turn) {
       for (int i = 0; i < n; ++i)
         if (i != me) HVD_CUDA(stream_write_value, rescue, signal_at(memory_->of(me), i), signal_ + kFarAhead, 0);
       HVD_CUDA(stream_synchronize, rescue);
