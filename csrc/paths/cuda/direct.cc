@@ -56,7 +56,7 @@ Direct::~Direct() {
 }
 
 int Direct::capacity(Tools& tools) {
-  int each = kMostBlocks;
+  int each = 2;  // of whatever type: __launch_bounds__ in kernels.cu
   for (const char* name : {"reduce_shares_f32", "reduce_small_f32"})
     each = std::min(each, tools.modules.resident_blocks(tools.modules.find("f32", name)));
   return each * tools.device->attribute(kMultiprocessors, 1);
