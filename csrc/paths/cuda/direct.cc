@@ -47,12 +47,12 @@ Direct::Direct(Tools& tools, std::unique_ptr<PeerMemory> memory, int me, int n, 
 
 Direct::~Direct() {
   // What is still on the device uses memory that goes away now. It ends by itself unless a peer has gone.
-  if (!tools_.device->drained(stream_, 2.0)) {
+  if (!at_rest_ && !tools_.device->drained(stream_, 2.0)) {
     tools_.stop.set();
     abort();
   }
   if (rescuer_.joinable()) rescuer_.join();
-  tools_.device->drained(stream_, 10.0);
+  if (!at_rest_) tools_.device->drained(stream_, 10.0);
 }
 
 int Direct::capacity(Tools& tools) {

@@ -301,6 +301,21 @@ void Team::run(PlannedBatch& batch, size_t bytes) {
   if (marks) tools_->trace.add(std::move(*marks));
 }
 
+void Team::leave() {
+  for (size_t lane = 0; lane < spaces_.size(); ++lane) {
+    Order& order = tools_->order(static_cast<int>(lane));
+    order.follow(order.own);
+    last_.push_back(tools_->device->record(order.own));
+  }
+}
+
+bool Team::left() {
+  if (!std::all_of(last_.begin(), last_.end(), [](const EventPtr& last) { return last->reached(); })) return false;
+  if (direct_) direct_->rest();
+  for (auto& group : nccl_) group->rest();
+  return true;
+}
+
 // Groups wait for their own streams when they end.
 Team::~Team() {
   try {
