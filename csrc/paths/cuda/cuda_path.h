@@ -2,8 +2,8 @@
 // The data path of GPU memory. A batch has ended when it is on a stream; its tensors carry the point of that stream
 // when their results are there, and nobody waits for the device.
 //
-// Driving thread only, but for prepare(), abort(), copy_output() and report(). mutex_ guards teams_, leaving_ and tools_
-// against those.
+// Driving thread only, but for prepare(), abort(), copy_output() and report(). mutex_ guards teams_, leaving_ and
+// tools_ against those.
 #pragma once
 
 #include <atomic>

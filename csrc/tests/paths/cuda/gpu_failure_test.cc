@@ -162,8 +162,8 @@ TEST(an_abort_lets_devices_go) {
   }
 }
 
-// One rank's driving thread is about to give its stream a wait when the job is aborted, and the other's part never comes:
-// that wait must be let go as well.
+// One rank's driving thread is about to give its stream a wait when the job is aborted, and the other's part never
+// comes: that wait must be let go as well.
 TEST(an_abort_in_the_middle_of_a_submission_lets_devices_go) {
   Machine machine(true);
   {

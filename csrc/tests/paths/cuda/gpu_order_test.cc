@@ -356,8 +356,8 @@ TEST(process_sets_and_host_tensors) {
   }
 }
 
-// A set goes while one member's GPU has not come to its last collective: that ends as if the set were there, and other sets
-// are not disturbed.
+// A set goes while one member's GPU has not come to its last collective: that ends as if the set were there, and other
+// sets are not disturbed.
 TEST(a_set_is_removed_while_its_work_is_under_way) {
   for (const char* way : {"direct", "by stream", "NCCL"}) {
     const bool by_stream = std::string(way) == "by stream";
