@@ -95,8 +95,11 @@ bool Device::drained(Stream stream, double seconds) const {
   Context popped = nullptr;
   if (cuda.context_push(context_) != kSuccess) return true;
   double deadline = now_s() + seconds;
-  bool busy = false;
-  while ((busy = cuda.stream_query(stream) == kNotReady) && now_s() < deadline) usleep(50);
+  bool busy = cuda.stream_query(stream) == kNotReady;
+  while (busy && now_s() < deadline) {
+    usleep(50);
+    busy = cuda.stream_query(stream) == kNotReady;
+  }
   cuda.context_pop(&popped);
   return !busy;
 }
