@@ -115,15 +115,15 @@ def reduce_once(name: str) -> dict:
 
 
 def test_jobs_that_share_a_gpu_leave_each_other_room():
-    """Of the 8 blocks that fit on a stand-in 6 may wait: 1 a rank for a job of four, 1 for the next of two,
-    none for the third, which takes turns, until another one ends."""
+    """On the 4 multiprocessors of a stand-in 3 blocks may wait: those of two ranks of a job of three, one of
+    the next of two, none of the third, which takes turns, until another one ends."""
     env = {**standin_env(), "HOROVOD_GPU_OPERATIONS": "direct"}
 
     def start(size):
         world = World(size, env=env)
         return world, world.run(reduce_once, "t")[0]
 
-    jobs = [start(4), start(2), start(2)]
+    jobs = [start(3), start(2), start(2)]
     assert [(found["spins"], found["blocks"]) for _, found in jobs[:2]] == [(True, 1), (True, 1)]
     assert not jobs[2][1]["spins"] and "other jobs fill the GPU of rank 0" in jobs[2][1]["way"]
     jobs[0][0].close()

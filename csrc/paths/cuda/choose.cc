@@ -61,6 +61,12 @@ int sharing(const std::vector<Candidate>& members, const Candidate& one) {
       std::count_if(members.begin(), members.end(), [&](const Candidate& m) { return same_gpu(m, one); }));
 }
 
+int waiting(const std::vector<Candidate>& members, const Candidate& one) {
+  int ranks = sharing(members, one);
+  bool all_here = ranks > 1 && ranks == static_cast<int>(members.size());
+  return ranks + one.outsiders - (all_here ? 1 : 0);
+}
+
 bool parse_wanted(const std::string& text, Wanted* out) {
   for (Wanted w : {Wanted::kAuto, Wanted::kNccl, Wanted::kDirect, Wanted::kHost})
     if (lower(text) == lower(wanted_name(w))) {
@@ -93,12 +99,14 @@ Choice choose(const std::vector<Candidate>& members, size_t direct_up_to) {
   std::string no_library = no_nccl(members);
   const Candidate* shared = first_sharer(members);
 
-  // Blocks that spin wait for blocks of the other ranks: all of them must run at a time.
+  // Blocks that spin wait for blocks of the other ranks: all of them must run at a time, and what comes before them.
   std::string how;  // where they take turns, why
   c.blocks = kMostBlocks;
   for (const Candidate& m : members) {
     int ranks = sharing(members, m);
-    c.blocks = std::clamp(most_spinning(m.capacity) / ranks, 1, c.blocks);
+    // Without MPS a rank that spins has its GPU for itself.
+    int most = m.mps ? most_waiting(m.capacity) / waiting(members, m) : m.capacity * 3 / 4;
+    c.blocks = std::clamp(most, 1, c.blocks);
     if (ranks > 1 && !m.mps) how = " (ranks share a GPU without MPS and take turns: nvidia-cuda-mps-control -d)";
     else if (m.room < 1 && how.empty())
       how = " (other jobs fill the GPU of rank " + std::to_string(m.rank) + ": ranks take turns)";

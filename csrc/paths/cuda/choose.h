@@ -25,7 +25,8 @@ struct Candidate {
   Wanted wanted = Wanted::kAuto;
   Uuid gpu{};
   bool mps = false;            // its GPU runs several processes at a time
-  int32_t capacity = 0;        // blocks of the direct kernels its GPU can run at a time
+  int32_t outsiders = 0;       // ranks of its host that are no members, and may have the same GPU
+  int32_t capacity = 0;        // blocks of the direct kernels its GPU can run at a time, two a multiprocessor
   int32_t room = kMostBlocks;  // those of a rank for which its GPU has places, other jobs considered
   int32_t nccl = 0;            // version, e.g. 22809; 0: none
   std::string no_nccl;         // why not
@@ -50,9 +51,14 @@ bool same_gpu(const Candidate& a, const Candidate& b);
 // How many members of the same host have the GPU of this one, itself included.
 int sharing(const std::vector<Candidate>& members, const Candidate& one);
 
-// Blocks that spin of all jobs on a GPU together. The rest is for kernels that they wait for: what comes before them in
-// the streams of other ranks must find a place too.
-inline int most_spinning(int capacity) { return capacity * 3 / 4; }
+// Blocks of a GPU that may wait at a time, of all jobs together: one on each of three quarters of its multiprocessors.
+// The rest is for the kernels that they wait for: what comes before them in the streams of other ranks must find a
+// place too, and a kernel may need a whole multiprocessor (a matrix product of 384 threads with 168 registers each
+// does), which one block that waits takes from it.
+inline int most_waiting(int capacity) { return capacity * 3 / 8; }
+// How many ranks of the job may wait on the GPU of this member at a time. Where all members have it, one of them has
+// not come yet while the others wait.
+int waiting(const std::vector<Candidate>& members, const Candidate& one);
 
 Choice choose(const std::vector<Candidate>& members, size_t direct_up_to);
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "paths/cuda/driver.h"
+#include "util/clock.h"
 #include "util/threads.h"
 
 namespace hvd::cuda {
@@ -36,7 +37,10 @@ bool matches(const std::vector<int>& wanted, const std::vector<int>& there) {
 
 }  // namespace
 
-CudaPath::~CudaPath() { teams_.clear(); }  // before the tools they use
+CudaPath::~CudaPath() {  // before the tools they use
+  leaving_.clear();
+  teams_.clear();
+}
 
 bool CudaPath::serves(int32_t device, const SetLayout& /*layout*/) const { return device >= 0; }
 
@@ -100,6 +104,7 @@ void CudaPath::start(PlannedBatch& batch, BatchEnd& end) {
   try {
     if (aborted_) throw JobAborted("a collective was aborted");
     traced_ = batch.phases != nullptr;
+    if (!leaving_.empty()) tidy();
     Team& team = team_of(batch);
     if (aborted_) team.abort();  // it may be too new for abort() to have seen it
     if (team.choice().error.empty()) team.run(batch, bytes_of(batch));
@@ -113,15 +118,25 @@ void CudaPath::start(PlannedBatch& batch, BatchEnd& end) {
   end.ended(batch, {});
 }
 
+// A peer's GPU may come to what is under way much later; to wait for it here would keep this rank from all other sets.
 void CudaPath::remove_set(int32_t id) {
-  std::vector<std::shared_ptr<Team>> gone;
+  auto it = teams_.find(id);
+  if (it == teams_.end()) return;
+  for (auto& team : it->second) team->leave();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto it = teams_.find(id);
-    if (it == teams_.end()) return;
-    gone = std::move(it->second);
+    leaving_.insert(leaving_.end(), it->second.begin(), it->second.end());
     teams_.erase(it);
   }
+  tidy();
+}
+
+void CudaPath::tidy() {
+  std::vector<std::shared_ptr<Team>> gone;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& team : leaving_)
+    if (team->left()) gone.push_back(team);
+  std::erase_if(leaving_, [&](auto& team) { return std::find(gone.begin(), gone.end(), team) != gone.end(); });
 }
 
 void CudaPath::tune(const Settings& settings) {
@@ -135,10 +150,12 @@ void CudaPath::abort(const std::string& /*why*/) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [id, teams] : teams_)
     for (auto& team : teams) team->abort();
+  for (auto& team : leaving_) team->abort();
 }
 
 void CudaPath::leave_memory(double seconds) {
-  for (auto& [number, tools] : tools_) tools->device->drained(seconds);
+  double deadline = now_s() + seconds;
+  for (auto& [number, tools] : tools_) tools->device->drained(deadline - now_s());
 }
 
 void CudaPath::copy_output(Tensor& tensor, void* to, void* stream) {

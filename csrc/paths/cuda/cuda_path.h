@@ -2,8 +2,8 @@
 // The data path of GPU memory. A batch has ended when it is on a stream; its tensors carry the point of that stream
 // when their results are there, and nobody waits for the device.
 //
-// Driving thread only, but for prepare(), abort(), copy_output() and report(). mutex_ guards teams_ and tools_ against
-// those.
+// Driving thread only, but for prepare(), abort(), copy_output() and report(). mutex_ guards teams_, leaving_ and
+// tools_ against those.
 #pragma once
 
 #include <atomic>
@@ -43,6 +43,8 @@ class CudaPath : public DataPath {
  private:
   Team& team_of(const PlannedBatch& batch);
   std::shared_ptr<Tools> tools_of(int device);
+  // Ends teams that have left.
+  void tidy();
   int own_device(const PlannedBatch& batch) const;
 
   const Topology& topology_;
@@ -51,6 +53,7 @@ class CudaPath : public DataPath {
   mutable std::mutex mutex_;
   std::map<int, std::shared_ptr<Tools>> tools_;                  // by device
   std::map<int32_t, std::vector<std::shared_ptr<Team>>> teams_;  // by process set, the newest last
+  std::vector<std::shared_ptr<Team>> leaving_;                   // of sets that were removed
   ReadyPoints ready_;
   std::atomic<int> used_device_{-1};  // where a rank that has joined makes its zeros
   std::atomic<bool> traced_{false};   // a timeline runs

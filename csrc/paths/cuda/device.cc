@@ -91,13 +91,17 @@ Stream Device::stream(int lane) {
 }
 
 bool Device::drained(Stream stream, double seconds) const {
-  InContext in(*this);
+  const Driver& cuda = driver();
+  Context popped = nullptr;
+  if (cuda.context_push(context_) != kSuccess) return true;
   double deadline = now_s() + seconds;
-  while (driver().stream_query(stream) == kNotReady) {
-    if (now_s() >= deadline) return false;
+  bool busy = cuda.stream_query(stream) == kNotReady;
+  while (busy && now_s() < deadline) {
     usleep(50);
+    busy = cuda.stream_query(stream) == kNotReady;
   }
-  return true;
+  cuda.context_pop(&popped);
+  return !busy;
 }
 
 bool Device::drained(double seconds) {

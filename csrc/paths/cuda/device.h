@@ -72,7 +72,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Stream stream(int lane);
   // An event recorded on a stream of this device now; one with a time costs the device more.
   EventPtr record(Stream stream, bool timed = false);
-  // Whether the stream has nothing left to do; asks for up to `seconds`.
+  // Whether the stream has nothing left to do; asks for up to `seconds`. Whoever asks is about to end: a device that
+  // failed, or a driver that has gone, does nothing any more, and that is no error here.
   bool drained(Stream stream, double seconds) const;
   // All that stream() has made.
   bool drained(double seconds);

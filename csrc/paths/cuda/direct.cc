@@ -27,6 +27,14 @@ Address signal_at(char* memory, int writer) {
   return address_of(memory) + kSignalsOffset + static_cast<size_t>(writer) * kFlagStride;
 }
 
+struct Submitting {
+  explicit Submitting(std::atomic<bool>& flag) : flag(flag) { flag = true; }
+  ~Submitting() { flag = false; }
+  Submitting(const Submitting&) = delete;
+  Submitting& operator=(const Submitting&) = delete;
+  std::atomic<bool>& flag;
+};
+
 }  // namespace
 
 Direct::Direct(Tools& tools, std::unique_ptr<PeerMemory> memory, int me, int n, bool spins, int blocks)
@@ -39,16 +47,16 @@ Direct::Direct(Tools& tools, std::unique_ptr<PeerMemory> memory, int me, int n, 
 
 Direct::~Direct() {
   // What is still on the device uses memory that goes away now. It ends by itself unless a peer has gone.
-  if (!tools_.device->drained(stream_, 2.0)) {
+  if (!at_rest_ && !tools_.device->drained(stream_, 2.0)) {
     tools_.stop.set();
     abort();
   }
   if (rescuer_.joinable()) rescuer_.join();
-  tools_.device->drained(stream_, 10.0);
+  if (!at_rest_) tools_.device->drained(stream_, 10.0);
 }
 
 int Direct::capacity(Tools& tools) {
-  int each = kMostBlocks;
+  int each = 2;  // of whatever type: __launch_bounds__ in kernels.cu
   for (const char* name : {"reduce_shares_f32", "reduce_small_f32"})
     each = std::min(each, tools.modules.resident_blocks(tools.modules.find("f32", name)));
   return each * tools.device->attribute(kMultiprocessors, 1);
@@ -76,6 +84,8 @@ void Direct::meet(Stream stream) {
 template <class Work>
 void Direct::run(Function kernel, size_t blocks, Work work, std::initializer_list<int> phases, uint32_t steps,
                  Stream stream) {
+  // Either abort() is seen here, or its rescuer sees that there is more to come.
+  Submitting now(submitting_);
   if (ended_) throw JobAborted("a collective was aborted");
   work.peers = peers();
   if (spins_) {
@@ -209,12 +219,12 @@ void Direct::abort() {
 }
 
 // Streams that wait are written what they wait for, by a stream of their own, until they are through: peers that are
-// still alive may write smaller numbers in between.
+// still alive may write smaller numbers in between, and the driving thread may be about to add further waits.
 void Direct::let_go() {
   try {
     InContext in(*tools_.device);
     Stream rescue = tools_.device->stream(kRescueLane);
-    for (int turn = 0; turn < 10000 && driver().stream_query(stream_) == kNotReady; ++turn) {
+    for (int turn = 0; turn < 10000 && (submitting_ || driver().stream_query(stream_) == kNotReady); ++turn) {
       for (int i = 0; i < n; ++i)
         if (i != me) HVD_CUDA(stream_write_value, rescue, signal_at(memory_->of(me), i), signal_ + kFarAhead, 0);
       HVD_CUDA(stream_synchronize, rescue);

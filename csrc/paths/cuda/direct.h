@@ -69,6 +69,7 @@ class Direct : public Group {
   std::atomic<uint32_t> signal_{0};
   int which_ = 0;  // small area
   std::atomic<bool> ended_{false};
+  std::atomic<bool> submitting_{false};  // the driving thread is between two calls of one collective
   std::thread rescuer_;
 };
 

@@ -62,6 +62,12 @@ class Group {
 
   // Ends what is on the device. Any thread.
   virtual void abort() {}
+
+  // Nothing that it was given is on the device any more, though that may be busy for others: it may end at once.
+  void rest() { at_rest_ = true; }
+
+ protected:
+  bool at_rest_ = false;
 };
 
 }  // namespace hvd::cuda

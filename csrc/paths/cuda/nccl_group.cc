@@ -127,7 +127,7 @@ NcclGroup::~NcclGroup() {
 
 void NcclGroup::retire(NcclComm comm) {
   // Others may still wait for bytes that a thread of this communicator sends.
-  if (!device_->drained(stream_, kFinalizeSeconds)) {
+  if (!at_rest_ && !device_->drained(stream_, kFinalizeSeconds)) {
     nccl_.abort(comm);
     return;
   }

@@ -2,8 +2,9 @@
 // Room for blocks that spin, on a GPU that several processes of a user share under MPS.
 //
 // A block that spins keeps its place on the GPU until its like of the other ranks have come. If jobs took more places
-// together than there are for it, each could keep those that the others' kernels wait for, for ever. So places are
-// claimed first: bytes of a file of that GPU which a process locks, and which are free again however it ends.
+// together than there are for it (choose.h), each could keep those that the others' kernels wait for, for ever. So
+// places are claimed first: bytes of a file of that GPU which a process locks, and which are free again however it
+// ends.
 #pragma once
 
 #include <set>

@@ -63,6 +63,14 @@ Stream stream_of(const PlannedBatch& batch, Stream own) {
   return static_cast<Stream>(batch.tensors[0]->stream);
 }
 
+// Ranks of the host that are no members.
+int32_t outsiders(int host, const std::vector<int>& host_of_rank, const SetLayout& layout) {
+  auto there = std::count(host_of_rank.begin(), host_of_rank.end(), host);
+  auto members = std::count_if(layout.members.begin(), layout.members.end(),
+                               [&](int rank) { return host_of_rank[static_cast<size_t>(rank)] == host; });
+  return static_cast<int32_t>(there - members);
+}
+
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
@@ -212,6 +220,7 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
   std::vector<Candidate> members;
   for (const Hello& h : hellos) {
     members.push_back(h.self);
+    members.back().outsiders = outsiders(h.self.host, host_of_rank, *batch.layout);
     devices_.push_back(h.device);
   }
   auto up_to = static_cast<size_t>(settings.gpu_direct_bytes);
@@ -261,8 +270,8 @@ int32_t Team::claim_room(const std::vector<Candidate>& members) {
   if (!self.mps) return kMostBlocks;  // it has the GPU for itself while it runs
   for (int i = 0; i < me_; ++i)
     if (same_gpu(members[static_cast<size_t>(i)], self)) return kMostBlocks;
-  int ranks = sharing(members, self);
-  return tools_->room.claim(ranks * choice_.blocks, most_spinning(self.capacity)) / ranks;
+  int ranks = waiting(members, self);
+  return tools_->room.claim(ranks * choice_.blocks, most_waiting(self.capacity)) / ranks;
 }
 
 Group& Team::pick(const PlannedBatch& batch, size_t bytes, int* lane) {
@@ -290,6 +299,21 @@ void Team::run(PlannedBatch& batch, size_t bytes) {
   if (batch.phases) marks = tools_->trace.of(batch, bytes, lane, group.name());
   Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream, marks ? &*marks : nullptr).run(batch);
   if (marks) tools_->trace.add(std::move(*marks));
+}
+
+void Team::leave() {
+  for (size_t lane = 0; lane < spaces_.size(); ++lane) {
+    Order& order = tools_->order(static_cast<int>(lane));
+    order.follow(order.own);
+    last_.push_back(tools_->device->record(order.own));
+  }
+}
+
+bool Team::left() {
+  if (!std::all_of(last_.begin(), last_.end(), [](const EventPtr& last) { return last->reached(); })) return false;
+  if (direct_) direct_->rest();
+  for (auto& group : nccl_) group->rest();
+  return true;
 }
 
 // Groups wait for their own streams when they end.

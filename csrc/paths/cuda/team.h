@@ -39,6 +39,10 @@ class Team {
   void run(PlannedBatch& batch, size_t bytes);
   // Batches of up to this many bytes go the direct way from now on, where there are two.
   void direct_up_to(size_t bytes) { choice_.direct_up_to = bytes; }
+  // Its set was removed: nothing more comes. What is under way still ends.
+  void leave();
+  // After leave(): whether the device has done everything. Nobody waits.
+  bool left();
   // Any thread.
   void abort();
   std::string report() const;
@@ -69,6 +73,7 @@ class Team {
   std::unique_ptr<Direct> direct_;
   std::vector<std::unique_ptr<NcclGroup>> nccl_;    // by lane
   std::vector<std::unique_ptr<Workspace>> spaces_;  // by lane
+  std::vector<EventPtr> last_;                      // by lane: the end of what was under way at leave()
   uint64_t nccl_batches_ = 0;
   uint64_t direct_batches_ = 0;
   uint64_t staged_batches_ = 0;

@@ -17,6 +17,10 @@ extern "C" {
 void standin_pause(int paused);
 // As STANDIN_FAIL.
 void standin_fail(const char* call, int code, int after);
+// Calls of this name stop before they do anything, until they are let go: a thread that the system does not run.
+void standin_hold(const char* call, int held);
+// Threads that stand there now.
+int standin_held(void);
 void standin_set_mps(int enabled);
 // Every device says that it is the same GPU.
 void standin_share_gpus(int shared);

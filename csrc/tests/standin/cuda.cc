@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -92,6 +93,9 @@ struct Machine {
     int after = 0;
   };
   std::map<std::string, Failure> failures;
+  std::string held_call;
+  int held = 0;
+  std::condition_variable changed;
 
   Machine() : contexts(static_cast<size_t>(std::atoi(environment("STANDIN_GPUS", "8")))) {
     for (size_t i = 0; i < contexts.size(); ++i) contexts[i].device = static_cast<int>(i);
@@ -109,8 +113,13 @@ struct Machine {
 
   // Counts a call; what it has to fail with, or 0.
   Result enter(const char* call) {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_lock<std::mutex> lock(mutex);
     ++calls[call];
+    if (held_call == call) {
+      ++held;
+      changed.wait(lock, [&] { return held_call != call; });
+      --held;
+    }
     auto it = failures.find(call);
     if (it == failures.end() || !it->second.code) return kSuccess;
     if (it->second.after-- > 0) return kSuccess;
@@ -163,6 +172,15 @@ void standin_pause(int paused) { tempo().paused = paused != 0; }
 void standin_fail(const char* call, int code, int after) {
   std::lock_guard<std::mutex> lock(machine().mutex);
   machine().failures[call] = {code, after};
+}
+void standin_hold(const char* call, int held) {
+  std::lock_guard<std::mutex> lock(machine().mutex);
+  machine().held_call = held ? call : "";
+  machine().changed.notify_all();
+}
+int standin_held(void) {
+  std::lock_guard<std::mutex> lock(machine().mutex);
+  return machine().held;
 }
 void standin_set_mps(int enabled) { machine().mps = enabled != 0; }
 void standin_share_gpus(int shared) { machine().shared = shared != 0; }
@@ -256,6 +274,7 @@ Result cuCtxGetCurrent(Context* c) {
   return kSuccess;
 }
 Result cuCtxPushCurrent_v2(Context c) {
+  CALL("cuCtxPushCurrent_v2");
   if (!c || c->references <= 0) return kInvalidContext;
   current.push_back(c);
   return kSuccess;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "tests/check.h"
 #include "tests/paths/cuda/gpu_job.h"
@@ -35,6 +36,7 @@ struct Machine {
   ~Machine() {
     standin_nccl_hang(0);
     standin_nccl_fail("", 0, "");
+    standin_hold("", 0);
     standin_set_mps(1);
     standin_share_gpus(0);
     standin_pause(0);
@@ -158,6 +160,41 @@ TEST(an_abort_lets_devices_go) {
     GpuJob again({2}, way.operations);
     CHECK(reduce(again).ok());
   }
+}
+
+// One rank's driving thread is about to give its stream a wait when the job is aborted, and the other's part never
+// comes: that wait must be let go as well.
+TEST(an_abort_in_the_middle_of_a_submission_lets_devices_go) {
+  Machine machine(true);
+  {
+    GpuJob job({2}, "direct");
+    CHECK(reduce(job).ok());
+    standin_hold("cuLaunchKernel", 1);
+    std::thread elsewhere([&] {
+      while (standin_held() < 2) usleep(1000);
+      job.engine(0).abort("rank 7 on mars has gone");
+      usleep(50000);  // whoever lets go of streams finds them idle
+      standin_fail("cuLaunchKernel", 719, 0);
+      standin_hold("cuLaunchKernel", 0);
+    });
+    for (const Status& status : reduce_all(job, "t")) CHECK_EQ(status.code, int(HVD_UNKNOWN));
+    elsewhere.join();
+    for (int device = 0; device < 2; ++device) CHECK(idle(device));
+  }
+  GpuJob again({2}, "direct");
+  CHECK(reduce(again).ok());
+}
+
+// A process may end, or its context be broken, while a job is taken apart: that must not take the process down.
+TEST(who_asks_whether_work_is_left_hears_no_error) {
+  const User user(0);  // the framework
+  auto device = cuda::Device::get(0);
+  device->stream(0);
+  for (int code : {4, 201}) {  // the driver has gone; the context is none
+    standin_fail("cuCtxPushCurrent_v2", code, 0);
+    CHECK(device->drained(0.1));
+  }
+  CHECK_EQ(standin_current_device(), -1);  // and nothing is left behind on this thread
 }
 
 TEST(what_was_asked_for_and_cannot_be_had) {

@@ -2,6 +2,8 @@
 //
 // Stream order: what comes before and after a collective, who waits for whom, how long memory lives; fusion, process
 // sets, joins, several threads.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -354,6 +356,52 @@ TEST(process_sets_and_host_tensors) {
     });
     const Case c(way);
     CHECK_EQ(faults.load(), 0L);
+  }
+}
+
+// A set goes while one member's GPU has not come to its last collective: that ends as if the set were there, and other
+// sets are not disturbed.
+TEST(a_set_is_removed_while_its_work_is_under_way) {
+  for (const char* way : {"direct", "by stream", "NCCL"}) {
+    const bool by_stream = std::string(way) == "by stream";
+    standin_set_mps(!by_stream);
+    standin_share_gpus(by_stream);
+    {
+      GpuJob job({3}, by_stream ? "direct" : way);
+      std::atomic<long> faults{0};
+      std::atomic<int> removed{0};
+      job.each([&](int rank) {
+        Engine& e = job.engine(rank);
+        User& user = job.user(rank);
+        const int32_t pair = e.add_process_set({0, 1});
+        Array a(user, filled(float(rank + 1)));
+        Array word(user, numbers(std::vector<uint32_t>{0}));
+        user.synchronize();  // another stream writes it next
+        if (rank == 1) HVD_CUDA(stream_wait_value, user.stream, cuda::address_of(word.data()), 1, cuda::kWaitAtLeast);
+        hvd_request r = job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, a.data(), a.data());
+        r.process_set = pair;
+        if (rank < 2) faults += !job.run(rank, r).ok();  // it is on the device
+        e.remove_process_set(pair);
+        ++removed;
+        if (rank == 1) {
+          while (removed < 3) usleep(1000);
+          User elsewhere(user.device);
+          HVD_CUDA(stream_write_value, elsewhere.stream, cuda::address_of(word.data()), 1, 0);
+          elsewhere.synchronize();
+        }
+        faults += !all(a.read(), 3);  // rank 2 has its own
+        r.process_set = 0;
+        for (int turn = 0; turn < 2; ++turn) {
+          a.write(filled(1));
+          faults += !job.run(rank, r).ok();
+          faults += !all(a.read(), 3);
+        }
+      });
+      const Case c(way);
+      CHECK_EQ(faults.load(), 0L);
+    }
+    standin_set_mps(1);
+    standin_share_gpus(0);
   }
 }
 

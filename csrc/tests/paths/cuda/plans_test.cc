@@ -145,14 +145,16 @@ TEST(the_way_is_chosen_by_what_is_there) {
   Choice c = choose({member(0, 0, 0), member(1, 0, 1)}, limit);
   CHECK(c.direct && c.spins && c.nccl && c.error.empty());
   CHECK(c.goes_direct(limit) && !c.goes_direct(limit + 1));
+  CHECK_EQ(c.blocks, 99);  // other jobs may be there: three quarters of 132 multiprocessors
+  c = choose({member(0, 0, 0, false), member(1, 0, 1, false)}, limit);
   CHECK_EQ(c.blocks, int(kMostBlocks));
 
   c = choose({member(0, 0, 0), member(1, 0, 0)}, limit);  // one GPU: NCCL refuses it
   CHECK(c.direct && c.spins && !c.nccl);
   CHECK(c.goes_direct(size_t(1) << 40));
-  CHECK_EQ(c.blocks, 264 * 3 / 4 / 2);
+  CHECK_EQ(c.blocks, 99);  // one waits, the other comes
   c = choose({member(0, 0, 0), member(1, 0, 0), member(2, 0, 0), member(3, 0, 0)}, limit);
-  CHECK_EQ(c.blocks, 264 * 3 / 4 / 4);
+  CHECK_EQ(c.blocks, 33);
 
   c = choose({member(0, 0, 0, false), member(1, 0, 0, false)}, limit);  // and without MPS
   CHECK(c.direct && !c.spins);
@@ -180,6 +182,28 @@ TEST(the_way_is_chosen_by_what_is_there) {
   std::vector<Candidate> many;
   for (int i = 0; i < kMostPeers + 1; ++i) many.push_back(member(i, 0, i));
   CHECK(!choose(many, limit).direct && choose(many, limit).nccl);
+}
+
+// While any ranks of a job wait on a GPU, in whatever process sets, whole multiprocessors are left for those that come.
+TEST(ranks_that_wait_leave_multiprocessors_free) {
+  const int multiprocessors = 132;
+  for (int there = 2; there <= kMostPeers; ++there)  // ranks on the GPU
+    for (int elsewhere : {0, 1, 4}) {                // and on another one
+      if (there + elsewhere > kMostPeers) continue;
+      int most = 0;  // blocks a rank has, over all sets with at least two ranks there
+      for (int in = 2; in <= there; ++in)
+        for (int others = 0; others <= elsewhere; ++others) {
+          std::vector<Candidate> members;
+          for (int r = 0; r < in; ++r) members.push_back(member(r, 0, 0));
+          for (int r = 0; r < others; ++r) members.push_back(member(100 + r, 0, 1));
+          for (Candidate& m : members) m.outsiders = there + elsewhere - in - others;
+          most = std::max(most, choose(members, 0).blocks);
+        }
+      const testing::Case c(there, elsewhere);
+      // With all of the job on this GPU, one of them has not come.
+      const int waits = elsewhere ? there : there - 1;
+      CHECK(waits * most <= multiprocessors * 3 / 4);
+    }
 }
 
 TEST(places_that_other_jobs_have_are_left_to_them) {
