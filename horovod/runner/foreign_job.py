@@ -94,7 +94,7 @@ class ForeignJob(JobFrame):
 
     def _supervise(self) -> None:
         while True:
-            event = self._events.get()
+            event = self._heard()
             if isinstance(event, Interrupted):
                 raise JobInterrupted(event.number)
             if isinstance(event, WorkerExited):

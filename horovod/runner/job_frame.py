@@ -29,6 +29,9 @@ _SILENCE_CHECK_SECONDS = 1.0
 # How long a reader who is slow to take the last lines is waited for: after a failure, which should be read,
 # and after a signal, whose sender wants an end.
 _READER_SECONDS, _INTERRUPTED_SECONDS = 60.0, 1.0
+# Handlers of signals run in the main thread, once it is awake. A signal wakes it, but for one that came while
+# the process was stopped (Ctrl-Z, then `kill %1`): that may go to any thread.
+_HEAR_SECONDS = 1.0
 
 
 class JobFrame:
@@ -104,13 +107,17 @@ class JobFrame:
         """The next event; None when it is time to look at the clock."""
         waits = [_SILENCE_CHECK_SECONDS] if self._has_far_hosts() else []
         waits += [] if wake_at is None else [max(wake_at - time.monotonic(), 0.0)]
-        try:
-            event = self._events.get(timeout=min(waits) if waits else None)
-        except queue.Empty:
-            return None
+        event = self._heard(min(waits, default=_HEAR_SECONDS))
         if isinstance(event, WorkerExited):
             self.onlooker.exited(self._name_of(event.worker), event.code)
         return event
+
+    def _heard(self, seconds: float = _HEAR_SECONDS) -> Any:
+        """The next event; None if there was none for so long, or for long enough to hear of signals."""
+        try:
+            return self._events.get(timeout=min(seconds, _HEAR_SECONDS))
+        except queue.Empty:
+            return None
 
     def _name_of(self, worker: int) -> str:
         """By which the store knows a worker."""

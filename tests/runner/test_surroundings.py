@@ -23,6 +23,7 @@ from launching import (
     start_horovodrun,
     still_there,
 )
+from processes import is_frozen
 from waiting import until
 
 # More than the pipes in between hold: a rank stands still if nobody takes what it prints.
@@ -200,6 +201,19 @@ def test_a_launcher_in_the_background_ends_its_workers_on_sigterm(ignored):
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=60)
     assert job.returncode == 128 + signal.SIGTERM and still_there(pids) == []
+
+
+def test_a_launcher_that_is_stopped_hears_of_sigterm_when_it_goes_on():
+    """Ctrl-Z, then `kill %1`: the kernel gives the signal to any thread, often not to the main one."""
+    for _ in range(4):
+        job = start_horovodrun("-np", "1", "sh", "-c", "echo $$; exec sleep 1000")
+        pids = [int(job.stdout.readline().split(":")[1])]
+        job.send_signal(signal.SIGSTOP)
+        until(lambda job=job: is_frozen(job.pid), "the launcher is stopped")
+        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGCONT)
+        job.communicate(timeout=60)
+        assert job.returncode == 128 + signal.SIGTERM and still_there(pids) == []
 
 
 def test_a_reader_who_left_does_not_stop_the_job(tmp_path):

@@ -46,6 +46,16 @@ def attempt(function):
 """
 
 
+def is_frozen(pid: int) -> bool:
+    """Whether a process has stopped, as by SIGSTOP: all its threads, in no system call any more."""
+    tasks = f"/proc/{pid}/task"
+    states = set()
+    for task in os.listdir(tasks):
+        with open(f"{tasks}/{task}/stat") as file:
+            states.add(file.read().rpartition(")")[2].split()[0])
+    return states == {"T"}
+
+
 class Processes:
     """`n` ranks running one script; use as a context manager, which ends them all."""
 
@@ -138,13 +148,8 @@ class Processes:
         os.kill(self.processes[rank].pid, what)
 
     def frozen(self, rank: int) -> bool:
-        """Whether this rank has stopped, as by SIGSTOP: all its threads, in no system call any more."""
-        tasks = f"/proc/{self.processes[rank].pid}/task"
-        states = set()
-        for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/stat") as file:
-                states.add(file.read().rpartition(")")[2].split()[0])
-        return states == {"T"}
+        """Whether this rank has stopped."""
+        return is_frozen(self.processes[rank].pid)
 
     def freeze(self, rank: int) -> None:
         """Stops a rank, and waits until it has."""
