@@ -69,9 +69,6 @@ class ForeignJob(JobFrame):
         settings = self.settings
         return Output(1, stdout=settings.stdout, stderr=settings.stderr, label=lambda worker: "")
 
-    def _has_far_hosts(self) -> bool:
-        return False
-
     def _start(self) -> None:
         from horovod.rendezvous.store_server import StoreServer
 

@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from horovod.rendezvous.store_server import Event as StoreEvent
     from horovod.rendezvous.store_server import StoreServer
 
-# How often hosts are asked for how long they have been silent.
-_SILENCE_CHECK_SECONDS = 1.0
 # How long a reader who is slow to take the last lines is waited for: after a failure, which should be read,
 # and after a signal, whose sender wants an end.
 _READER_SECONDS, _INTERRUPTED_SECONDS = 60.0, 1.0
-# Handlers of signals run in the main thread, once it is awake. A signal wakes it, but for one that came while
-# the process was stopped (Ctrl-Z, then `kill %1`): that may go to any thread.
-_HEAR_SECONDS = 1.0
+# How often the main thread looks up. Far hosts are asked for how long they have been silent; and handlers of
+# signals run in that thread once it is awake. A signal wakes it, but for one that came while the process was
+# stopped (Ctrl-Z, then `kill %1`): that may go to any thread.
+_LOOK_SECONDS = 1.0
 
 
 class JobFrame:
@@ -97,25 +96,19 @@ class JobFrame:
         """Watches until the job is over. Raises what it failed of."""
         raise NotImplementedError
 
-    def _has_far_hosts(self) -> bool:
-        """Whether there are hosts that may fall silent."""
-        raise NotImplementedError
-
     # --------------------------------------------------------------------------------------- watch
 
     def _next_event(self, wake_at: Optional[float]) -> Any:
         """The next event; None when it is time to look at the clock."""
-        waits = [_SILENCE_CHECK_SECONDS] if self._has_far_hosts() else []
-        waits += [] if wake_at is None else [max(wake_at - time.monotonic(), 0.0)]
-        event = self._heard(min(waits, default=_HEAR_SECONDS))
+        event = self._heard(_LOOK_SECONDS if wake_at is None else wake_at - time.monotonic())
         if isinstance(event, WorkerExited):
             self.onlooker.exited(self._name_of(event.worker), event.code)
         return event
 
-    def _heard(self, seconds: float = _HEAR_SECONDS) -> Any:
-        """The next event; None if there was none for so long, or for long enough to hear of signals."""
+    def _heard(self, seconds: float = _LOOK_SECONDS) -> Any:
+        """The next event; None if there was none for so long, or when it is time to look up."""
         try:
-            return self._events.get(timeout=min(seconds, _HEAR_SECONDS))
+            return self._events.get(timeout=min(max(seconds, 0.0), _LOOK_SECONDS))
         except queue.Empty:
             return None
 

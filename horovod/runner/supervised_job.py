@@ -44,9 +44,6 @@ class SupervisedJob(JobFrame):
             settings.stderr,
         )
 
-    def _has_far_hosts(self) -> bool:
-        return self._several_hosts
-
     def _supervise(self) -> None:
         settings = self.settings
         supervisor = Supervisor(

@@ -37,6 +37,16 @@ struct Gradient {
   }
 };
 
+// Of an operation without a tensor: a barrier, a join.
+inline hvd_request bare_request(int kind, const char* name) {
+  hvd_request r{};
+  r.struct_size = sizeof r;
+  r.kind = kind;
+  r.name = name;
+  r.device = -1;
+  return r;
+}
+
 }  // namespace hvd::testing
 
 #endif  // HOROVOD_TESTS_ENGINE_GRADIENT_H_

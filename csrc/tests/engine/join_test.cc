@@ -12,14 +12,7 @@ using namespace hvd::testing;
 
 namespace {
 
-hvd_request join() {
-  hvd_request r{};
-  r.struct_size = sizeof r;
-  r.kind = HVD_JOIN;
-  r.name = "join.noname";
-  r.device = -1;
-  return r;
-}
+hvd_request join() { return bare_request(HVD_JOIN, "join.noname"); }
 
 int64_t submit(Engine& engine, const hvd_request& r, uint32_t flags = 0) {
   return engine.submit(&r, 1, flags, nullptr, nullptr, nullptr);

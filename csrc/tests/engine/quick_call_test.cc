@@ -36,14 +36,7 @@ long metric(Engine& engine, const std::string& name) {
   return std::stol(text.substr(text.find("\"" + name + "\": ") + name.size() + 4));
 }
 
-hvd_request barrier() {
-  hvd_request r{};
-  r.struct_size = sizeof r;
-  r.kind = HVD_BARRIER;
-  r.name = "barrier.noname";
-  r.device = -1;
-  return r;
-}
+hvd_request barrier() { return bare_request(HVD_BARRIER, "barrier.noname"); }
 
 // Ranks on each host.
 using Locals = std::vector<std::vector<int>>;
