@@ -102,13 +102,21 @@ def build() -> Any:
 
 
 def turns_of(rounds: int, contenders: Dict[str, Callable[[], float]]) -> Dict[str, float]:
-    """Each contender's median over rounds in which all take turns, every other time the other way round."""
+    """Each contender's median over rounds in which all take turns, every other time the other way round.
+
+    "over NAME" is how many times as long as NAME ours takes, from the rounds in which both were neighbours in time.
+    """
     times: Dict[str, List[float]] = {name: [] for name in contenders}
     for turn in range(rounds):
         order = list(contenders)
         for name in order if turn % 2 == 0 else reversed(order):
             times[name].append(contenders[name]())
-    return {name: statistics.median(values) for name, values in times.items()}
+    row = {name: statistics.median(values) for name, values in times.items()}
+    for name in times:
+        if name != "horovod":
+            pairs = zip(times["horovod"], times[name])
+            row[f"over {name}"] = statistics.median(ours / theirs for ours, theirs in pairs)
+    return row
 
 
 def measure_way(way: str, rounds: int) -> Dict[str, Any]:
@@ -211,9 +219,8 @@ def verdicts(np: int, way: str, rows: Dict[str, Any]) -> List[Tuple[str, float, 
     for size in SIZES:
         row = rows[f"call {label(size)}"]
         if way == "NCCL":
-            share = row["horovod"] / row["torch"]
             if size >= 64 << 10:
-                found.append((f"{label(size)} against torch.distributed, times", share, NCCL_SHARE))
+                found.append((f"{label(size)} against torch.distributed, times", row["over torch"], NCCL_SHARE))
             elif size == 4:
                 found.append(
                     (
@@ -225,10 +232,9 @@ def verdicts(np: int, way: str, rows: Dict[str, Any]) -> List[Tuple[str, float, 
         if way == "direct" and np == 2 and size in DIRECT_MS:
             found.append((f"{label(size)}, ms", row["horovod"], DIRECT_MS[size]))
     if way == "NCCL":
-        found.append(("step against DDP, times", rows["step"]["horovod"] / rows["step"]["torch"], 1.0))
+        found.append(("step against DDP, times", rows["step"]["over torch"], 1.0))
     if way == "direct":
-        found.append(("step against one without communication, times",
-                      rows["step"]["horovod"] / rows["step"]["alone"], STEP_SHARE))  # fmt: skip
+        found.append(("step against one without communication, times", rows["step"]["over alone"], STEP_SHARE))
     found.append(("hook of a gradient, us", rows["hook us"]["horovod"], HOOK_US))
     return found
 

@@ -66,7 +66,7 @@ def take_turns(
         for contender in works:
             go(contender, warm=True)
         start = time.monotonic()
-        for number in range(patience.rounds):
+        for number in range(patience.rounds if works else 0):
             if number >= LEAST_ROUNDS and time.monotonic() - start > patience.seconds:
                 row.facts["rounds_left_out"] = patience.rounds - number
                 break

@@ -58,6 +58,11 @@ def test_who_fails_is_named_and_the_others_go_on() -> None:
     assert ours.not_run == "h is tired" and set(ours.times) == {"b"}
 
 
+def test_a_row_to_which_nobody_came_says_why() -> None:
+    row = take_turns("x", {}, Patience(2), {"horovod": "it did not start", "b": "nor did it"})
+    assert row.not_run == "it did not start" and not row.times
+
+
 def test_a_row_ends_when_its_time_is_over_and_says_so() -> None:
     log: List[str] = []
     row = take_turns("x", {"horovod": Scripted(log, "h")}, Patience(9, seconds=0.0))
