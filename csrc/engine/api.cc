@@ -139,9 +139,8 @@ hvd::Entry& completed_entry(hvd::Submission* submission, int64_t handle, int32_t
   return submission->entries[index];
 }
 
-// Waits; lets go of what is done.
-int32_t finish(Engine& engine, int64_t handle, double timeout_s) {
-  hvd::Status outcome = engine.wait(handle, timeout_s);
+// After a wait: lets go of what is done.
+int32_t let_go(Engine& engine, int64_t handle, const hvd::Status& outcome) {
   if (!outcome.ok()) last_error = outcome.text;
   if (outcome.code != HVD_TIMEOUT) engine.release(handle);
   return outcome.code;
@@ -311,8 +310,11 @@ int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s) {
   return guarded<int64_t>([&] {
     auto e = running();
     if (e->call_quickly(requests, n)) return int64_t{0};
-    int64_t handle = e->submit(requests, n, HVD_WILL_WAIT, nullptr, nullptr, nullptr);
-    int32_t status = finish(*e, handle, timeout_s);
+    const bool on_device = n > 0 && requests && requests[0].device >= 0;
+    const uint32_t flags = on_device ? HVD_WILL_WAIT | HVD_IN_STREAM : HVD_WILL_WAIT;
+    int64_t handle = e->submit(requests, n, flags, nullptr, nullptr, nullptr);
+    int32_t status = let_go(
+        *e, handle, on_device ? e->wait_stream(handle, requests[0].stream, timeout_s) : e->wait(handle, timeout_s));
     return status == HVD_TIMEOUT ? handle : int64_t{status};
   });
 }
@@ -330,7 +332,10 @@ int32_t hvd_wait(int64_t handle, double timeout_s) {
 }
 
 int32_t hvd_finish(int64_t handle, double timeout_s) {
-  return guarded<int32_t>([&] { return finish(*running(), handle, timeout_s); });
+  return guarded<int32_t>([&] {
+    auto e = running();
+    return let_go(*e, handle, e->wait(handle, timeout_s));
+  });
 }
 
 int32_t hvd_wait_stream(int64_t handle, void* stream, double timeout_s) {

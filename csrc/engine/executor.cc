@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/driver.h"
+#include "engine/requests.h"
 #include "util/clock.h"
 
 namespace hvd {
@@ -97,7 +98,7 @@ void Executor::ended(PlannedBatch& batch, const Status& status) {
   if (landed) recycle(std::move(landed));  // last: with it, whoever drains may take the engine apart
 }
 
-void Executor::ended_quickly(const Description& tensor, size_t bytes, double since) {
+double Executor::ended_quickly(const Description& tensor, size_t bytes, double since) {
   double now = now_s();
   auto payload = static_cast<int64_t>(bytes);
   ++metrics_.submitted;
@@ -110,6 +111,41 @@ void Executor::ended_quickly(const Description& tensor, size_t bytes, double sin
   recorder_.started(record, since, -1);
   recorder_.ended(record, now, true);
   note(tensor, false, true);
+  return now;
+}
+
+bool Executor::prepare_quickly(const hvd_request& request, const std::shared_ptr<const Variant>& agreed,
+                               DeviceCall* call) {
+  PlannedBatch& batch = call->batch;
+  batch.kind = request.kind;
+  batch.process_set = request.process_set;
+  batch.device = agreed->description.device;
+  batch.layout = table_.set(request.process_set);
+  batch.agreed = {agreed};
+  batch.tensors = {&call->tensor};
+  if (!batch.layout || !request.output) return false;
+  call->path = paths_.choose(batch.device, *batch.layout);
+  if (!call->path || !call->path->needs_no_plan(batch)) return false;
+  try {
+    fill_entry(request, topology_, batch.layout.get(), paths_, &call->tensor);
+    call->tensor.late = call->tensor.in_stream = true;
+    call->path->prepare(request, call->tensor, nullptr);
+  } catch (const Refused&) {
+    return false;
+  }
+  return true;
+}
+
+bool Executor::start_quickly(DeviceCall& call) {
+  try {
+    call.path->start(call.batch, call);
+    const Entry& tensor = call.tensor;
+    if (tensor.result && !tensor.in_stream) tensor.result->precede(tensor.stream);
+  } catch (const std::exception& e) {
+    call.broken_by = e.what();
+  }
+  if (!call.broken_by.empty()) callbacks_.broken(call.broken_by);
+  return call.broken_by.empty() && call.status.ok() && !segment_.aborted();
 }
 
 void Executor::waits_quickly(const Description* tensor, double since) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/announcer.h"
+#include "engine/device_call.h"
 #include "engine/table.h"
 #include "host/segment.h"
 #include "paths/data_path.h"
@@ -55,7 +56,12 @@ class Executor : public BatchEnd {
 
   // A call of one tensor that needed no plan (quick_call.h) is noted and counted like a batch of its own.
   void began_quickly(const Description& tensor) { note(tensor, false, false); }
-  void ended_quickly(const Description& tensor, size_t bytes, double since);
+  // Returns the time.
+  double ended_quickly(const Description& tensor, size_t bytes, double since);
+  // Memory of a device: whether such a call can be made of it; nothing has happened yet.
+  bool prepare_quickly(const hvd_request& request, const std::shared_ptr<const Variant>& agreed, DeviceCall* call);
+  // Once all ranks are there. False: the job ends, or this batch fails on all ranks; the general way says why.
+  bool start_quickly(DeviceCall& call);
   // While such a call waits for so long that it sleeps, those who watch shall see it; null: no longer.
   void waits_quickly(const Description* tensor, double since);
 

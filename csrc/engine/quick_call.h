@@ -5,6 +5,9 @@
 // look for. On a few hosts, the leader of a host whose ranks are all there then meets those of the others
 // (net/quick_wire) and tells its own how that ended.
 //
+// An allreduce of a device's memory, of any size, is started by each rank once all are there. The order of what the
+// devices are given is the same on all ranks all the same: a rank is here only while none of its tensors is under way.
+//
 // If the ranks of a host are not all there within milliseconds, for most of which who waits is asleep, or any of them
 // goes another way, all of them go the general way, which waits for ever, compares descriptions and has the words for
 // what is wrong. Hosts wait for each other longer, also asleep, but not so long that the stall watch would miss them.
@@ -45,7 +48,7 @@ class QuickCall {
   // Whether it is worth a try. Any thread.
   bool may_serve(const hvd_request& request) const {
     bool small = request.kind == HVD_BARRIER || (request.kind == HVD_ALLREDUCE && request.reduce_op != HVD_ADASUM);
-    return options_.enabled && small && request.process_set == 0 && request.device < 0 && !request.wire_dtype &&
+    return options_.enabled && small && request.process_set == 0 && !request.wire_dtype &&
            request.struct_size == sizeof request && request.name;
   }
   // True: done. False: nothing has happened. Driving thread.
@@ -65,6 +68,10 @@ class QuickCall {
   static bool is_of(uint32_t end, uint32_t met) { return (end ^ met << 1) <= 1; }
 
  private:
+  bool run_on_device(const Announcer::Known& known, const std::shared_ptr<const Variant>& agreed, size_t bytes,
+                     const hvd_request& request);
+  // Whether all ranks have come to this call; host memory then has the result.
+  bool come(uint32_t id, const Description& d, size_t bytes, const hvd_request& request, double now);
   bool meet(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
   bool wait_until_full(const Description& d);
   // The leader: all ranks of this host are there.
@@ -97,6 +104,8 @@ class QuickCall {
   std::vector<char> own_;  // a rank alone on its host: what it brings
   CoreLeaver core_;
   CoreOffer offer_;
+  double ended_ = 0;      // when the last call did
+  bool soon_ = false;     // this one came right after it
   bool slept_ = false;    // in this call
   int shared_calls_ = 0;  // see wait_for_hosts
   std::vector<const void*> sources_;

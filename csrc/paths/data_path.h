@@ -67,6 +67,9 @@ class DataPath {
   virtual void tune(const Settings& /*settings*/) {}
   // Starts a batch. Throws JobAborted instead of reporting its end when the job cannot go on.
   virtual void start(PlannedBatch& batch, BatchEnd& end) = 0;
+  // Whether start() of a batch like this one takes nothing but its tensors' memory: no word among the ranks, and no
+  // other path. Ranks that know of each other that they are at it then need no plan. The same on every rank.
+  virtual bool needs_no_plan(const PlannedBatch& /*batch*/) const { return false; }
   // Ends what is under way, as soon as its memory is no longer touched. Any thread, also while start() runs.
   virtual void abort(const std::string& why) = 0;
   // After abort(): waits, for so long at most, until no device touches the memory of a batch that start() gave up.

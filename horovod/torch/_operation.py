@@ -162,14 +162,14 @@ def run_one(call: Call, tensor: torch.Tensor, in_place: bool = False) -> Any:
         output = torch.empty_like(tensor)
         written = output.data_ptr()
     device = device_of(tensor)
-    if device < 0 and call.name is not None:
+    stream = current_stream(device) if device >= 0 else 0
+    if call.name is not None:
         done = _calls.run_memory(
             (tensor, output), code, tensor.shape, address, written, call.verb.kind, call.verb.name, call.name,
-            call.process_set, call.op, call.prescale, call.postscale, call.root,
+            call.process_set, call.op, call.prescale, call.postscale, call.root, device, stream,
         )  # fmt: skip
         if done is None:
             return output
-    stream = current_stream(device) if device >= 0 else 0
     request = call.request(call.wire_name(), code, tensor.shape, address, written, device, stream)
     engine.run_released(request, (tensor, output))
     return output

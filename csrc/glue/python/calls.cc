@@ -4,7 +4,8 @@
  * the engine takes for a small tensor; these take a tenth of a microsecond.
  *
  *   run_array, start_array    (array, output, ...)                  NumPy: anything with a buffer
- *   run_memory                (keep, dtype, shape, input, output, ...)  raw memory of the host, which `keep` owns
+ *   run_memory                (keep, dtype, shape, input, output, ..., device = -1, stream = 0)
+ *                             raw memory, which `keep` owns; a device's is waited for by the stream
  *   run_arrays, start_arrays  (arrays, outputs, ...)                an atomic group
  *   start_standing            (requests, n, flags)                  hvd_submit of a C array that Python keeps
  *   wait, finish, poll, release (handle)
@@ -71,7 +72,7 @@ Object* finish(int64_t handle, Object* first, Object* second) {
 Object* run(const hvd_request* requests, int32_t n, Object* first, Object* second) {
   /* A rank alone whose tensor stays where it is has the result sooner than it lets go of the GIL and takes it again. */
   bool stays = requests->input == requests->output && requests->prescale == 1.0 && requests->postscale == 1.0;
-  bool waits = hvd_size() != 1 || !stays;
+  bool waits = hvd_size() != 1 || !stays || requests->device >= 0;
   void* thread = waits ? py.PyEval_SaveThread() : nullptr;
   int64_t left = hvd_call(requests, n, waits ? kSlice : 0);
   if (waits) py.PyEval_RestoreThread(thread);
@@ -111,6 +112,8 @@ Object* run_memory(Object*, Object* const* arguments, ssize_t n) {
   what.request.input = reader.address();
   what.request.output = reader.address();
   what.read(&reader);
+  if (reader.more()) what.request.device = reader.int32();
+  if (reader.more()) what.request.stream = reader.address();
   ssize_t dimensions = sizes ? py.PyTuple_Size(sizes) : -1;
   for (ssize_t i = 0; i < dimensions && i < kMostDimensions; ++i)
     shape[i] = py.PyLong_AsLongLong(py.PyTuple_GetItem(sizes, i));

@@ -203,9 +203,9 @@ HVD_API int64_t hvd_submit(const hvd_request* requests, int32_t n, uint32_t flag
  * itself was refused. */
 HVD_API int32_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int64_t* handle);
 
-/* The same for requests whose outputs are the caller's own memory, of the host: nothing is left to be released. 0:
- * done. Positive: not done after timeout_s (0: it was not done at once), this is the handle to finish. Negative: the
- * status. */
+/* The same for requests whose outputs are the caller's own memory: nothing is left to be released. 0: done. Positive:
+ * not done after timeout_s (0: it was not done at once), this is the handle to finish, where the caller then waits for
+ * a device as well. Negative: the status. */
 HVD_API int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s);
 
 /* 1 done, 0 not yet, HVD_INVALID unknown handle. */

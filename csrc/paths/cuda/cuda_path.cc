@@ -86,17 +86,28 @@ int CudaPath::own_device(const PlannedBatch& batch) const {
   return count ? topology_.local_rank() % count : 0;
 }
 
-Team& CudaPath::team_of(const PlannedBatch& batch) {
+Team* CudaPath::find_team(const PlannedBatch& batch) const {
+  auto known = teams_.find(batch.process_set);
+  if (known == teams_.end()) return nullptr;
   std::vector<int> wanted = devices_of(batch);
-  std::vector<std::shared_ptr<Team>>& known = teams_[batch.process_set];
   // All members have made the same teams in the same order, so all find the same one.
-  for (auto it = known.rbegin(); it != known.rend(); ++it)
-    if (matches(wanted, (*it)->devices())) return **it;
+  for (auto it = known->second.rbegin(); it != known->second.rend(); ++it)
+    if (matches(wanted, (*it)->devices())) return it->get();
+  return nullptr;
+}
+
+bool CudaPath::needs_no_plan(const PlannedBatch& batch) const {
+  const Team* team = find_team(batch);
+  return team && !team->through_host() && team->choice().error.empty();
+}
+
+Team& CudaPath::team_of(const PlannedBatch& batch) {
+  if (Team* team = find_team(batch)) return *team;
   std::string why;
   if (!load_driver(settings_.cuda_library, &why)) throw CudaError(kDeinitialized, why);
   auto team = std::make_shared<Team>(tools_of(own_device(batch)), host_, batch, topology_.host_of_rank, settings_);
   std::lock_guard<std::mutex> lock(mutex_);
-  known.push_back(team);
+  teams_[batch.process_set].push_back(team);
   return *team;
 }
 

@@ -33,6 +33,7 @@ class CudaPath : public DataPath {
   void remove_set(int32_t id) override;
   void tune(const Settings& settings) override;
   void start(PlannedBatch& batch, BatchEnd& end) override;
+  bool needs_no_plan(const PlannedBatch& batch) const override;
   void abort(const std::string& why) override;
   void leave_memory(double seconds) override;
   void copy_output(Tensor& tensor, void* to, void* stream) override;
@@ -41,6 +42,7 @@ class CudaPath : public DataPath {
   std::vector<int> descriptors() const override;
 
  private:
+  Team* find_team(const PlannedBatch& batch) const;  // null if there is none yet
   Team& team_of(const PlannedBatch& batch);
   std::shared_ptr<Tools> tools_of(int device);
   // Ends teams that have left.

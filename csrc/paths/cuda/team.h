@@ -35,6 +35,7 @@ class Team {
   // The GPU of each member, by its own count.
   const std::vector<int>& devices() const { return devices_; }
   const Choice& choice() const { return choice_; }
+  bool through_host() const { return staged_ != nullptr; }
   // Puts a batch on its way. `bytes`: of what it moves, the same on all members.
   void run(PlannedBatch& batch, size_t bytes);
   // Batches of up to this many bytes go the direct way from now on, where there are two.

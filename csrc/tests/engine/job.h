@@ -28,6 +28,12 @@
 
 namespace hvd::testing {
 
+// A number that the engine reports, e.g. "plans".
+inline long metric(Engine& engine, const std::string& name) {
+  const std::string text = engine.metrics(0);
+  return std::stol(text.substr(text.find("\"" + name + "\": ") + name.size() + 4));
+}
+
 class Job {
  public:
   // locals[h]: ranks on host h.

@@ -31,11 +31,6 @@ int call_later(Engine& engine, const hvd_request& r) {
   return status.code;
 }
 
-long metric(Engine& engine, const std::string& name) {
-  const std::string text = engine.metrics(0);
-  return std::stol(text.substr(text.find("\"" + name + "\": ") + name.size() + 4));
-}
-
 hvd_request barrier() { return bare_request(HVD_BARRIER, "barrier.noname"); }
 
 // Ranks on each host.

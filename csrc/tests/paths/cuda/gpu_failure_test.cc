@@ -19,29 +19,11 @@ namespace {
 
 const std::vector<int64_t> kShape{1000};
 
-std::vector<char> filled(float value, size_t count = 1000) { return numbers(std::vector<float>(count, value)); }
-
 bool has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return true;
   std::cerr << "'" << part << "' is not in: " << text << '\n';
   return false;
 }
-
-// Puts everything back to how a healthy machine is.
-struct Machine {
-  explicit Machine(bool by_stream = false) {
-    standin_set_mps(!by_stream);
-    standin_share_gpus(by_stream);
-  }
-  ~Machine() {
-    standin_nccl_hang(0);
-    standin_nccl_fail("", 0, "");
-    standin_hold("", 0);
-    standin_set_mps(1);
-    standin_share_gpus(0);
-    standin_pause(0);
-  }
-};
 
 // An allreduce of ones on every rank. A result that was promised must be right.
 std::vector<Status> reduce_all(GpuJob& job, const char* name) {
@@ -72,17 +54,6 @@ Status reduce(GpuJob& job, const char* name = "t") {
   return statuses[0];
 }
 
-bool idle(int device) {
-  auto d = cuda::Device::get(device);
-  bool all = true;
-  for (int lane : {0, cuda::kDownLane, cuda::kUpLane}) all &= d->drained(d->stream(lane), 10.0);
-  return all;
-}
-
-struct Way {
-  const char* operations;
-  bool by_stream;
-};
 const Way kWays[] = {{"direct", false}, {"direct", true}, {"NCCL", false}, {"host", false}};
 
 }  // namespace

@@ -140,6 +140,15 @@ class GpuJob : public Job {
     r.stream = user(rank).stream;
     return r;
   }
+  // As hvd_call.
+  Status call(int rank, const hvd_request& r) {
+    Engine& e = engine(rank);
+    if (e.call_quickly(&r, 1)) return {};
+    int64_t handle = e.submit(&r, 1, HVD_WILL_WAIT | HVD_IN_STREAM, nullptr, nullptr, nullptr);
+    Status status = r.device >= 0 ? e.wait_stream(handle, r.stream, 60.0) : e.wait(handle, 60.0);
+    e.release(handle);
+    return status;
+  }
   // Submits and lets the user's stream wait for it.
   Status run(int rank, const hvd_request& r, int64_t* kept = nullptr) { return run(rank, std::vector{r}, kept); }
   Status run(int rank, const std::vector<hvd_request>& requests, int64_t* kept = nullptr) {
@@ -161,6 +170,37 @@ std::vector<char> numbers(const std::vector<T>& values) {
   std::vector<char> bytes(values.size() * sizeof(T));
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
+}
+
+inline std::vector<char> filled(float value, size_t count = 1000) { return numbers(std::vector<float>(count, value)); }
+
+// Puts everything back to how a healthy machine is.
+struct Machine {
+  explicit Machine(bool by_stream = false) {
+    standin_set_mps(!by_stream);
+    standin_share_gpus(by_stream);
+  }
+  ~Machine() {
+    standin_nccl_hang(0);
+    standin_nccl_fail("", 0, "");
+    standin_hold("", 0);
+    standin_set_mps(1);
+    standin_share_gpus(0);
+    standin_pause(0);
+  }
+};
+
+struct Way {
+  const char* operations;
+  bool by_stream;  // ranks share a GPU and take turns on it
+};
+
+// Whether a device comes to rest.
+inline bool idle(int device) {
+  auto d = cuda::Device::get(device);
+  bool all = true;
+  for (int lane : {0, cuda::kDownLane, cuda::kUpLane}) all &= d->drained(d->stream(lane), 10.0);
+  return all;
 }
 
 }  // namespace hvd::testing

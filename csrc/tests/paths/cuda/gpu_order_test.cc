@@ -22,8 +22,6 @@ namespace {
 const std::vector<int64_t> kShape{1000};
 const char* const kWays[] = {"direct", "NCCL", "host"};
 
-std::vector<char> filled(float value, size_t count = 1000) { return numbers(std::vector<float>(count, value)); }
-
 bool all(const std::vector<char>& bytes, float value) { return bytes == filled(value, bytes.size() / sizeof(float)); }
 
 struct Paused {
