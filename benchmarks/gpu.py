@@ -166,12 +166,12 @@ def measure_way(way: str, rounds: int) -> Dict[str, Any]:
 
     def measure_step(step: Callable[[], None]) -> float:
         dist.barrier()
-        return timed(step, 5, False)
+        return timed(step, 2, False)
 
     for step in steps.values():
         timed(step, 2, False)
     rows["step"] = turns_of(
-        rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
+        4 * rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
     )
     rows["hook us"] = {"horovod": hook_microseconds(optimizer)}
     from horovod.common import gpu_report

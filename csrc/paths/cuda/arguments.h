@@ -11,6 +11,7 @@ constexpr int kMostBlocks = 160;     // that have memory to show
 constexpr int kMostSegments = 120;   // of one launch of `convert`: the arguments must stay below 4 KiB
 constexpr int kConvertItems = 8192;  // elements a block of `convert` does
 constexpr int kThreads = 512;
+constexpr int kUnroll = 4;  // vectors a thread keeps in flight
 
 // The memory each rank of a direct group shows the others:
 //

@@ -19,7 +19,6 @@
 namespace hvd::cuda {
 namespace {
 
-constexpr int kUnroll = 4;  // vectors a thread keeps in flight
 
 // ------------------------------------------------------------------------------------ waiting --
 

@@ -72,8 +72,12 @@ TEST(tiles_fit_into_the_memory_that_is_shown) {
     CHECK(cut.rounds() * cut.blocks >= cut.tiles);
   }
   // As many blocks as there may be have something to do, unless there is hardly anything.
-  CHECK_EQ(cut_shares({1 << 20, 1 << 20}, 4, 66).blocks, size_t(66));
+  CHECK_EQ(cut_shares({100000, 100000}, 4, 66).blocks, size_t(66));
   CHECK_EQ(cut_shares({100, 100}, 4, 66).blocks, size_t(1));
+  // Slots of whole passes, even if some blocks have less to do: 4 shares of 4 MiB, 2 of 64 MiB, 2 of 4 MiB.
+  CHECK_EQ(cut_shares({1 << 20, 1 << 20, 1 << 20, 1 << 20}, 4, 33).slot, size_t(32 << 10) / 4);
+  CHECK_EQ(cut_shares({16 << 20, 16 << 20}, 4, 99).slot, size_t(64 << 10) / 4);
+  CHECK_EQ(cut_shares({1 << 20, 1 << 20}, 4, 66).slot, size_t(64 << 10) / 4);
 }
 
 TEST(small_reductions) {
