@@ -26,9 +26,11 @@ from waiting import until
 from world import worker_env
 
 PREAMBLE = r"""
-import json, os, signal, sys, time
+import faulthandler, json, os, signal, sys, time
 import numpy as np
 import horovod.numpy as hvd
+
+faulthandler.enable()  # a crash shows where
 
 def say(value):
     os.write(1, (json.dumps(value) + "\n").encode())  # one write: threads do not mix their lines
@@ -119,7 +121,10 @@ class Processes:
     def heard(self, rank: int, timeout: float = 60) -> Any:
         """The next thing this rank says."""
         said = self._lines[rank].get(timeout=timeout) if self._will_speak(rank, timeout) else None
-        assert said is not None, f"rank {rank} said nothing more; stderr:\n{self.stderr(rank)}"
+        if said is None and not self._readers[2 * rank].is_alive():  # it has ended: hear it out
+            self._readers[2 * rank + 1].join(10)
+        ended = self.processes[rank].poll()
+        assert said is not None, f"rank {rank} said nothing more ({ended=}); stderr:\n{self.stderr(rank)}"
         return said[0]
 
     def _will_speak(self, rank: int, timeout: float) -> bool:

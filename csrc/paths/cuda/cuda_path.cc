@@ -65,8 +65,9 @@ void CudaPath::prepare(const hvd_request& request, Tensor& tensor, const Tensor*
 
 std::shared_ptr<Tools> CudaPath::tools_of(int device) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::shared_ptr<Tools>& tools = tools_[device];
-  if (!tools) tools = std::make_shared<Tools>(Device::get(device));
+  if (auto known = tools_.find(device); known != tools_.end()) return known->second;
+  auto tools = std::make_shared<Tools>(Device::get(device));  // may throw
+  tools_[device] = tools;
   return tools;
 }
 

@@ -281,6 +281,32 @@ TEST(out_of_device_memory) {
   CHECK(reduce(again).ok());
 }
 
+// A GPU that is full before the first collective: not even the engine's own words fit.
+TEST(no_device_memory_at_all) {
+  const Machine machine;
+  for (const char* way : {"direct", "NCCL"}) {
+    const Case c(way);
+    {
+      GpuJob job({2}, way);
+      std::vector<std::unique_ptr<Array>> arrays(2);
+      job.each([&](int rank) { arrays[size_t(rank)] = std::make_unique<Array>(job.user(rank), filled(1)); });
+      standin_fail("cuMemAlloc_v2", 2, 0);
+      std::vector<Status> statuses(2);
+      job.each([&](int rank) {
+        void* data = arrays[size_t(rank)]->data();
+        statuses[size_t(rank)] = job.call(rank, job.request(rank, HVD_ALLREDUCE, "t", HVD_FLOAT32, kShape, data, data));
+      });
+      for (const Status& status : statuses) {
+        CHECK_EQ(status.code, int(HVD_UNKNOWN));
+        CHECK(has(status.text, "of memory on GPU"));
+        CHECK(has(status.text, "rank "));
+      }
+    }
+    GpuJob again({2}, way);
+    CHECK(reduce(again).ok());
+  }
+}
+
 TEST(ranks_that_disagree_are_told_who_sent_what) {
   GpuJob job({2}, "auto");
   std::atomic<long> faults{0};
