@@ -22,8 +22,8 @@ if [ $# -gt 0 ]; then
 fi
 
 # The tests on a real GPU. A rank that is killed may take others of MPS with it, so those tests come first and alone,
-# with those of jobs beside each other; then the ways side by side, each in parts. The direct way is one part: two of
-# its jobs with 4 ranks each, beside all the others, were seen to stand still.
+# with those of jobs beside each other; then the ways side by side, each in parts. The direct way is one part: jobs of
+# it that share a GPU leave each other less room, down to taking turns.
 logs=${HOROVOD_TEST_LOGS:-$(mktemp -d)}
 mkdir -p "$logs"
 tests() { # log, arguments of pytest

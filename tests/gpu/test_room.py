@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,10 +29,40 @@ def many_reductions() -> bool:
     return right
 
 
+def behind_products(rounds: int) -> bool:
+    """The last rank has large products to compute before it comes: they find a place beside kernels that wait."""
+    import torch
+
+    import horovod.torch as hvd
+
+    late = hvd.rank() == hvd.size() - 1
+    a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    x = torch.ones(16 << 20, device="cuda")
+    sums = []
+    for _ in range(rounds):
+        handles = []
+        for i in range(8):
+            for _ in range(6 if late else 1):
+                a @ a
+            handles.append(hvd.allreduce_async(x, op=hvd.Sum, name=f"t{i}"))
+        sums = [hvd.synchronize(handle) for handle in handles]
+    torch.cuda.synchronize()
+    return all(bool((y[:: 1 << 20] == hvd.size()).all()) for y in sums)
+
+
 def multiprocessors() -> int:
     import torch
 
     return torch.cuda.get_device_properties(0).multi_processor_count
+
+
+@pytest.mark.parametrize("np", [4], ids=["direct-4"])
+def test_kernels_that_wait_leave_room_for_what_they_wait_for(np):
+    world = gpu_world(np, "direct")
+    try:
+        assert world.run(functools.partial(behind_products, 40), timeout=120) == [True] * np
+    finally:
+        world.close()
 
 
 @pytest.mark.parametrize("np, jobs", [(2, 2)], ids=["direct-2"])
