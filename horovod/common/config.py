@@ -163,7 +163,7 @@ SETTINGS: Tuple[Setting, ...] = (
             minimum=16 << 10, maximum=1 << 30),
     Setting("chunk_bytes", "HOROVOD_CHUNK_BYTES", int, 0,
             "Size of the pieces that large reductions and broadcasts are cut into, in bytes; 0: a staging "
-            "buffer's, and 256 KiB where two ranks of one host are alone. Staging buffers grow with it.",
+            "buffer's, and 512 KiB where two ranks of one host are alone. Staging buffers grow with it.",
             "tuning", "--chunk-bytes", "chunk_bytes", minimum=0, maximum=1 << 30),
     Setting("small_bytes", "HOROVOD_SMALL_BYTES", int, 16 << 10,
             "Reductions up to this many bytes take one round, in which every rank (between hosts: every "

@@ -95,6 +95,29 @@ TEST(allreduce_around_the_cache) {
   }
 }
 
+// Two ranks write large results around the cache unless they are in place: next to each other, and at any address.
+TEST(large_allreduce_of_two_ranks) {
+  World world({2}, 1 << 20);
+  const size_t count = (kLargeBytes / 4) / 2;
+  Faults faults;
+  world.run([&](RankContext& c) {
+    for (size_t shift : {0, 1}) {
+      std::vector<float> in(2 * count), out(count + shift, -1.f);
+      for (size_t i = 0; i < in.size(); ++i) in[i] = value(c.rank, i);
+      Spans spans;
+      spans.add(in.data(), out.data() + shift, count * 4);
+      spans.add(in.data() + count, in.data() + count, count * 4);
+      c.batch(false, [&] { c.comm.reduce(spans, Reduction{HVD_FLOAT32, HVD_SUM}); });
+      for (size_t i = 0; i < count; ++i) {
+        faults.expect(in[i] == value(c.rank, i));
+        faults.expect(out[i + shift] == value(0, i) + value(1, i));
+        faults.expect(in[count + i] == value(0, count + i) + value(1, count + i));
+      }
+    }
+  });
+  CHECK_EQ(faults.count.load(), 0L);
+}
+
 TEST(allreduce_in_place_average_with_prescale) {
   for (const auto& locals : worlds()) {
     World world(locals, kSlot);
