@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, Mapping, NamedTuple, Sequence, Union
 
+from benchmarks.contenders import CONTENDERS
 from benchmarks.rows import Row
 from benchmarks.starting import Teams
 from benchmarks.turns import Command, Patience, Work, take_turns
@@ -22,11 +23,28 @@ class Job(NamedTuple):
     arguments: Mapping[str, Any]
 
 
-def same(contenders: Union[Sequence[str], Mapping[str, str]], do: str, **arguments: Any) -> Dict[str, Job]:
-    """The same command for several contenders, shown by name or, from {shown: name}, as told."""
+Shown = Union[Sequence[str], Mapping[str, str]]  # contenders by name, or {shown: name}
+
+
+def same(contenders: Shown, do: str, **arguments: Any) -> Dict[str, Job]:
+    """The same command for several contenders."""
     if not isinstance(contenders, Mapping):
         contenders = {name: name for name in contenders}
     return {shown: Job(name, do, arguments) for shown, name in contenders.items()}
+
+
+def calls(contenders: Shown, do: str, size: int, **arguments: Any) -> Dict[str, Job]:
+    """The same blocking call of so many bytes, each contender in its own repetitions."""
+    jobs = same(contenders, do, **arguments)
+    return {
+        shown: job._replace(arguments={**arguments, **repetitions(size, job.contender)})
+        for shown, job in jobs.items()
+    }
+
+
+def allreduces(contenders: Shown, size: int) -> Dict[str, Job]:
+    """A blocking allreduce of so many bytes."""
+    return calls(contenders, "allreduce", size, bytes=size)
 
 
 class Bench:
@@ -56,8 +74,13 @@ class Bench:
         return take_turns(row, works, self.patience._replace(rounds=times * self.patience.rounds), absent)
 
 
-def repetitions(size: int) -> Dict[str, int]:
-    """How often a buffer of so many bytes goes round in one turn."""
+def repetitions(size: int, contender: str) -> Dict[str, int]:
+    """How often a buffer of so many bytes goes round in one turn of a contender.
+
+    A turn begins with waking up: 50 calls of a microsecond would measure cold caches and a slow clock.
+    """
+    if size <= 4 * KIB and not CONTENDERS[contender].slow:
+        return {"reps": 3, "inner": 500}
     if size <= 64 * KIB:
         return {"reps": 3, "inner": 50}
     if size <= MIB:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import List
 
-from benchmarks.bench import KIB, MIB, Bench, Rows, repetitions, same
+from benchmarks.bench import KIB, MIB, Bench, Rows, allreduces, calls
 from benchmarks.goals import LATENCY_SIZES, MEMORY_SIZES
 from benchmarks.machine import cores
 from benchmarks.rows import OURS, Row
@@ -34,12 +34,12 @@ def run(bench: Bench) -> Rows:
 def _with(bench: Bench, ranks: int, sizes: List[int]) -> Rows:
     for size in sizes:
         name = f"allreduce {size_text(size)}, {ranks_text(ranks)}"
-        jobs = same((OURS, *OTHERS, "memcpy"), "allreduce", bytes=size, **repetitions(size))
+        jobs = allreduces((OURS, *OTHERS, "memcpy"), size)
         row = bench.compare(name, ranks, jobs)
         row.at = {"ranks": ranks, "bytes": size}
         yield row
         if size == 4:
             # It takes turns with the allreduce that it should not be slower than.
-            barriers = same((OURS, *OTHERS), "barrier", **repetitions(size))
+            barriers = calls((OURS, *OTHERS), "barrier", size)
             barriers["allreduce 4 B"] = jobs[OURS]
             yield bench.compare(f"barrier, {ranks_text(ranks)}", ranks, barriers)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from benchmarks.bench import MIB, Bench, Rows, repetitions, same
+from benchmarks.bench import MIB, Bench, Rows, allreduces
 from benchmarks.rows import OURS, Row
 from benchmarks.units import size_text
 
@@ -23,4 +23,4 @@ def run(bench: Bench) -> Rows:
         if importlib.util.find_spec("jax") is None:
             yield Row(name, not_run="jax is not installed")
         else:
-            yield bench.compare(name, 2, same(contenders, "allreduce", bytes=size, **repetitions(size)))
+            yield bench.compare(name, 2, allreduces(contenders, size))

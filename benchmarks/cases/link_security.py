@@ -28,7 +28,7 @@ def run(bench: Bench) -> Rows:
     with Hosts(2) as hosts, teams_on(hosts, MODES, 1) as (teams, absent):
         for size in SIZES:
             works: dict[str, Work] = {
-                mode: Command(team, "allreduce", bytes=size, **repetitions(size))
+                mode: Command(team, "allreduce", bytes=size, **repetitions(size, mode))
                 for mode, team in teams.items()
             }
             yield take_turns(_name(size), works, bench.patience, absent)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from benchmarks.bench import KIB, MIB, Bench, Rows, repetitions, same
+from benchmarks.bench import KIB, MIB, Bench, Rows, allreduces
 from benchmarks.rows import OURS
 from benchmarks.units import size_text
 
@@ -12,5 +12,4 @@ def run(bench: Bench) -> Rows:
     """2 ranks; the row's own time is that of the form out of place."""
     forms = {OURS: "horovod out of place", "in place": "horovod"}
     for size in (64 * MIB,) if bench.quick else (4, 64 * KIB, MIB, 64 * MIB):
-        jobs = same(forms, "allreduce", bytes=size, **repetitions(size))
-        yield bench.compare(f"NumPy out of place, {size_text(size)}", 2, jobs)
+        yield bench.compare(f"NumPy out of place, {size_text(size)}", 2, allreduces(forms, size))

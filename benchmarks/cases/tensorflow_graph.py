@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from benchmarks.bench import MIB, Bench, Rows, repetitions, same
+from benchmarks.bench import MIB, Bench, Rows, allreduces, same
 from benchmarks.rows import OURS, Row
 from benchmarks.turns import Command, Work, take_turns
 from benchmarks.units import size_text
@@ -41,7 +41,7 @@ def run(bench: Bench) -> Rows:
         "numpy": "horovod",
         "numpy out of place": "horovod out of place",
     }
-    yield bench.compare(large, 2, same(contenders, "allreduce", bytes=64 * MIB, **repetitions(64 * MIB)))
+    yield bench.compare(large, 2, allreduces(contenders, 64 * MIB))
     numpy = same({"numpy": "horovod"}, "many", shapes=GRADIENTS, reps=10)
     graphs = {OURS: "horovod.tensorflow", "TensorFlow alone": "tensorflow alone"}
     yield bench.compare(step, 2, {**same(graphs, "many", shapes=GRADIENTS, reps=10), **numpy})

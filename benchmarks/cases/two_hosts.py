@@ -36,7 +36,7 @@ def run(bench: Bench) -> Rows:
             with Hosts(2, rate) as hosts, teams_on(hosts, names, per_host) as (teams, absent):
                 for size in sizes:
                     works: dict[str, Work] = {
-                        name: Command(team, "allreduce", bytes=size, **repetitions(size))
+                        name: Command(team, "allreduce", bytes=size, **repetitions(size, name))
                         for name, team in teams.items()
                         if size >= MIB or name not in BARE
                     }

@@ -27,6 +27,7 @@ class Contender(NamedTuple):
     adapter: str  # file:class in this folder
     start: str  # horovodrun, openmpi or mpich (their mpirun), or ranks: RANK, WORLD_SIZE, MASTER_ADDR, ...
     env: Mapping[str, str] = {}
+    slow: bool = False  # takes a hundred microseconds and more for the smallest call
 
 
 CONTENDERS: Dict[str, Contender] = {
@@ -45,8 +46,8 @@ CONTENDERS: Dict[str, Contender] = {
     "tensorflow alone": Contender("horovod_tensorflow:Alone", "horovodrun", TENSORFLOW),
     "tensorflow, all cores": Contender("horovod_tensorflow:Graph", "horovodrun", ALL_CORES),
     "horovod.jax": Contender("horovod_jax:Jitted", "horovodrun", {"JAX_PLATFORMS": "cpu"}),
-    "jax io_callback": Contender("horovod_jax:Callback", "horovodrun", {"JAX_PLATFORMS": "cpu"}),
-    "gloo": Contender("gloo:Gloo", "ranks"),
+    "jax io_callback": Contender("horovod_jax:Callback", "horovodrun", {"JAX_PLATFORMS": "cpu"}, slow=True),
+    "gloo": Contender("gloo:Gloo", "ranks", slow=True),
     "gloo buckets": Contender("gloo:Buckets", "ranks"),
     "ddp": Contender("gloo:DataParallel", "ranks"),
     "alone": Contender("torch_alone:Alone", "ranks"),

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from benchmarks.bench import Bench, same
+from benchmarks.bench import KIB, MIB, Bench, allreduces, same
 from benchmarks.contenders import CONTENDERS, Contender
 from benchmarks.contenders.adapter import Adapter
 from benchmarks.rows import Turn
@@ -38,6 +38,15 @@ class Scripted:
             raise ContenderFailed(f"{self._name} is tired")
         self._log.append(self._name)
         return Turn([1e-6], [1e-6])
+
+
+@pytest.mark.parametrize("size", [4, 64 * KIB, MIB, 64 * MIB])
+def test_contenders_of_a_speed_repeat_a_call_as_often(size: int) -> None:
+    jobs = allreduces(("horovod", "openmpi", "mpich", "memcpy", "gloo"), size)
+    often = {shown: (job.arguments["reps"], job.arguments["inner"]) for shown, job in jobs.items()}
+    slow = often.pop("gloo")
+    assert len(set(often.values())) == 1
+    assert (slow in often.values()) == (size > 4 * KIB)
 
 
 def test_the_order_of_turns_goes_round() -> None:
