@@ -304,7 +304,7 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
                        void* context) {
   if (n < 1 || !requests) throw Refused(HVD_INVALID, "nothing to submit");
   for (int32_t i = 0; i < n; ++i) check_request(requests[i]);
-  auto submission = std::make_shared<Submission>(n);
+  auto submission = Submission::make(n);
   submission->flags = flags;
   submission->done_callback = done;
   submission->context = context;

@@ -29,7 +29,7 @@ void Engine::change_process_sets(const Batch& batch) {
 
 Status Engine::run_internal(int kind, const std::string& name, std::vector<int64_t> shape, int32_t root,
                             int64_t* value) {
-  auto submission = std::make_shared<Submission>(1);
+  auto submission = Submission::make(1);
   submission->flags = HVD_WILL_WAIT;
   Entry& entry = submission->entries[0];
   entry.description.name = name;

@@ -12,6 +12,7 @@
 
 #include "horovod/core.h"
 #include "paths/tensor.h"
+#include "util/reused.h"
 #include "util/status.h"
 #include "world/set_layout.h"
 
@@ -41,10 +42,15 @@ struct Entry : Tensor {
 };
 
 struct Submission {
+  using Entries = std::vector<Entry, Reused<Entry>>;
+
   explicit Submission(size_t n) : entries(n) {}
+  static std::shared_ptr<Submission> make(size_t n) {
+    return std::allocate_shared<Submission>(Reused<Submission>(), n);
+  }
 
   int64_t handle = 0;
-  std::vector<Entry> entries;
+  Entries entries;
   uint32_t flags = 0;
   hvd_done_fn done_callback = nullptr;
   void* context = nullptr;

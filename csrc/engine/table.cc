@@ -12,7 +12,7 @@ int64_t Table::add(std::shared_ptr<Submission> submission) {
   double now = now_s();
   Lock lock(mutex_);
   if (!ended_.ok()) throw Refused(ended_.code, ended_.text);
-  std::vector<Entry>& entries = submission->entries;
+  Submission::Entries& entries = submission->entries;
   if (submission->layout) {
     int32_t id = entries.front().description.process_set;
     auto it = sets_.find(id);

@@ -7,15 +7,18 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/submission.h"
+#include "util/reused.h"
 #include "util/status.h"
 #include "watch/metrics.h"
 #include "watch/recorder.h"
@@ -97,9 +100,13 @@ class Table {
   Recorder& recorder_;
 
   std::mutex mutex_;
-  std::vector<Entry*> queue_;          // not announced yet
-  std::map<KeyView, Entry*> pending_;  // by the names of the entries themselves
-  std::unordered_map<int64_t, std::shared_ptr<Submission>> handles_;
+  std::vector<Entry*> queue_;  // not announced yet
+  template <typename Name, typename Value>
+  using Node = Reused<std::pair<const Name, Value>>;
+  using Owner = std::shared_ptr<Submission>;
+  // By the names of the entries themselves.
+  std::map<KeyView, Entry*, std::less<KeyView>, Node<KeyView, Entry*>> pending_;
+  std::unordered_map<int64_t, Owner, std::hash<int64_t>, std::equal_to<>, Node<int64_t, Owner>> handles_;
   int64_t next_handle_ = 1;
   std::map<int32_t, std::shared_ptr<const SetLayout>> sets_;
   Status ended_;  // not ok: the job is over, and why

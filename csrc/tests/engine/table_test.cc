@@ -28,7 +28,7 @@ struct World {
   }
 
   std::shared_ptr<Submission> submission(const std::vector<std::string>& tensors, int32_t set = 0) {
-    auto s = std::make_shared<Submission>(tensors.size());
+    auto s = Submission::make(tensors.size());
     s->layout = table.set(set);
     s->context = this;
     s->done_callback = [](void* self, int64_t, int32_t status, const char* text) {
