@@ -5,30 +5,34 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <new>
 
 namespace hvd {
 
-// Pieces of memory of one size, given back and not yet taken again. Any thread.
+// Pieces of memory of one size, given back and not yet taken again. Any thread; nobody waits, least of all a forked
+// child for a thread that it does not have.
 class Spares {
  public:
-  // Null: there is none.
+  // Null: there is none now.
   void* take() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return count_ ? pieces_[--count_] : nullptr;
+    if (busy_.test_and_set(std::memory_order_acquire)) return nullptr;
+    void* memory = count_ ? pieces_[--count_] : nullptr;
+    busy_.clear(std::memory_order_release);
+    return memory;
   }
-  // False: there are enough.
+  // False: there are enough now.
   bool keep(void* memory) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (count_ == pieces_.size()) return false;
-    pieces_[count_++] = memory;
-    return true;
+    if (busy_.test_and_set(std::memory_order_acquire)) return false;
+    bool fits = count_ < pieces_.size();
+    if (fits) pieces_[count_++] = memory;
+    busy_.clear(std::memory_order_release);
+    return fits;
   }
 
  private:
-  std::mutex mutex_;
+  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
   size_t count_ = 0;
   std::array<void*, 4096> pieces_;  // a list through the pieces themselves would have to wait for their memory
 };
