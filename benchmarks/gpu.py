@@ -104,7 +104,7 @@ def build() -> Any:
 def turns_of(rounds: int, contenders: Dict[str, Callable[[], float]]) -> Dict[str, float]:
     """Each contender's median over rounds in which all take turns, every other time the other way round.
 
-    "over NAME" is how many times as long as NAME ours takes, from the rounds in which both were neighbours in time.
+    "over NAME" is how many times as long as NAME ours takes: the median of what single rounds say.
     """
     times: Dict[str, List[float]] = {name: [] for name in contenders}
     for turn in range(rounds):
@@ -220,7 +220,8 @@ def verdicts(np: int, way: str, rows: Dict[str, Any]) -> List[Tuple[str, float, 
         row = rows[f"call {label(size)}"]
         if way == "NCCL":
             if size >= 64 << 10:
-                found.append((f"{label(size)} against torch.distributed, times", row["over torch"], NCCL_SHARE))
+                share = row["over torch"]
+                found.append((f"{label(size)} against torch.distributed, times", share, NCCL_SHARE))
             elif size == 4:
                 found.append(
                     (
@@ -234,7 +235,8 @@ def verdicts(np: int, way: str, rows: Dict[str, Any]) -> List[Tuple[str, float, 
     if way == "NCCL":
         found.append(("step against DDP, times", rows["step"]["over torch"], 1.0))
     if way == "direct":
-        found.append(("step against one without communication, times", rows["step"]["over alone"], STEP_SHARE))
+        share = rows["step"]["over alone"]
+        found.append(("step against one without communication, times", share, STEP_SHARE))
     found.append(("hook of a gradient, us", rows["hook us"]["horovod"], HOOK_US))
     return found
 

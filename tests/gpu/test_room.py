@@ -30,7 +30,7 @@ def many_reductions() -> bool:
 
 
 def behind_products(rounds: int) -> bool:
-    """The last rank has large products to compute before it comes: they find a place beside kernels that wait."""
+    """The last rank has large products to compute first: they find a place beside kernels that wait."""
     import torch
 
     import horovod.torch as hvd
