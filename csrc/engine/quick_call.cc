@@ -114,7 +114,8 @@ bool QuickCall::run(const hvd_request& request) {
 bool QuickCall::run_on_device(const Announcer::Known& known, const std::shared_ptr<const Variant>& agreed, size_t bytes,
                               const hvd_request& request) {
   DeviceCall call;
-  if (known.share.device != request.device || !executor_.prepare_quickly(request, agreed, &call)) return false;
+  if (hosts_ > 1 || known.share.device != request.device) return false;
+  if (!executor_.prepare_quickly(request, agreed, &call)) return false;
   const Description& d = agreed->description;
   double since = now_s();
   executor_.began_quickly(d);
@@ -126,6 +127,7 @@ bool QuickCall::run_on_device(const Announcer::Known& known, const std::shared_p
 
 bool QuickCall::come(uint32_t id, const Description& d, size_t bytes, const hvd_request& request, double now) {
   soon_ = now - ended_ < kSoon;
+  in_order_ = d.device >= 0;
   offer_.begin();
   bool met = meet(id, d, bytes, request);
   if (std::exchange(slept_, false)) executor_.waits_quickly(nullptr, 0);
@@ -196,8 +198,13 @@ bool QuickCall::wait_until_full(const Description& d) {
       if (!options_.crowded && segment_.rival_on_core(me_)) yields |= me_ == 0 || !core_.leave(now);
     }
     if (uint32_t rung = bells_.count(); rung != bell) {
-      bell = rung;
-      turn_();
+      // A turn may start what another thread submitted, after the round is full: others have this call before it.
+      if (in_order_) {
+        if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) return outcome == Outcome::kFull;
+      } else {
+        bell = rung;
+        turn_();
+      }
     }
     if (segment_.aborted() || table_.over()) return round_.look() == Outcome::kFull;
     const double waited = now - start;

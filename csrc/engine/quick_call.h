@@ -5,8 +5,9 @@
 // look for. On a few hosts, the leader of a host whose ranks are all there then meets those of the others
 // (net/quick_wire) and tells its own how that ended.
 //
-// An allreduce of a device's memory, of any size, is started by each rank once all are there. The order of what the
-// devices are given is the same on all ranks all the same: a rank is here only while none of its tensors is under way.
+// An allreduce of a device's memory, of any size, is started by each rank of a host once all are there. The order of
+// what the devices are given is the same on all ranks all the same: a rank comes only while none of its tensors is
+// under way, and follows no plan before it knows how the round has ended.
 //
 // If the ranks of a host are not all there within milliseconds, for most of which who waits is asleep, or any of them
 // goes another way, all of them go the general way, which waits for ever, compares descriptions and has the words for
@@ -104,10 +105,11 @@ class QuickCall {
   std::vector<char> own_;  // a rank alone on its host: what it brings
   CoreLeaver core_;
   CoreOffer offer_;
-  double ended_ = 0;      // when the last call did
-  bool soon_ = false;     // this one came right after it
-  bool slept_ = false;    // in this call
-  int shared_calls_ = 0;  // see wait_for_hosts
+  double ended_ = 0;       // when the last call did
+  bool soon_ = false;      // this one came right after it
+  bool in_order_ = false;  // this one must not change places with a batch of the plan
+  bool slept_ = false;     // in this call
+  int shared_calls_ = 0;   // see wait_for_hosts
   std::vector<const void*> sources_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "tests/check.h"
@@ -51,7 +52,7 @@ TEST(known_calls_need_no_plan) {
           faults += a.read() != filled(first * float(ranks) + float(i * ranks * (ranks - 1)) / 2);
         }
       };
-      const bool needs_plans = std::string(way.operations) == "host" && ranks > 1;
+      const bool needs_plans = locals.size() > 1 || (std::string(way.operations) == "host" && ranks > 1);
       bool as_expected = false;
       for (int round = 1; round <= 20 && !as_expected; ++round) {
         const long before = metric(job.engine(0), "plans");
@@ -118,6 +119,41 @@ TEST(short_and_long_ways_keep_one_order) {
     CHECK_EQ(faults.load(), 0L);
   }
   standin_set_delay(50);
+}
+
+// Two threads of each rank: while one waits in a round, the other's tensor is announced, planned and started. All ranks
+// must give their devices both in the same order.
+TEST(another_thread_does_not_come_in_between) {
+  for (const Way& way : kWays) {
+    const Machine machine(way.by_stream);
+    const Case c(way.operations, way.by_stream);
+    GpuJob job({3}, way.operations);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      User second(rank);
+      std::thread beside([&] {
+        Array b(second, filled(0));
+        for (int turn = 1; turn <= 300; ++turn) {
+          b.write(filled(float(turn)));
+          hvd_request r = job.request(rank, HVD_ALLREDUCE, "b", HVD_FLOAT32, kShape, b.data(), b.data());
+          r.stream = second.stream;
+          Engine& e = job.engine(rank);
+          const int64_t handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+          faults += !e.wait_stream(handle, second.stream, 60.0).ok();
+          e.release(handle);
+          faults += b.read() != filled(float(3 * turn));
+        }
+      });
+      Array a(job.user(rank), filled(0));
+      for (int turn = 1; turn <= 300; ++turn) {
+        a.write(filled(float(-turn)));
+        faults += !job.call(rank, job.request(rank, HVD_ALLREDUCE, "a", HVD_FLOAT32, kShape, a.data(), a.data())).ok();
+        faults += a.read() != filled(float(-3 * turn));
+      }
+      beside.join();
+    });
+    CHECK_EQ(faults.load(), 0L);
+  }
 }
 
 // Another GPU, or another shape, is not what the ranks have agreed on.
