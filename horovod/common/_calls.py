@@ -65,7 +65,7 @@ _BY_CTYPES: Dict[str, Callable[..., Any]] = {
     "start_array": _unusual,
     "run_arrays": _unusual,  # the same of two sequences
     "start_arrays": _unusual,
-    "run_memory": _unusual,  # (keep, dtype, shape, input, output, kind, prefix, ...)
+    "run_memory": _unusual,  # (keep, dtype, shape, input, output, kind, prefix, ..., root, device, stream)
     "start_standing": _start_standing,  # (address of the requests, how many, flags)
     "wait": _wait,  # until done; raises what went wrong
     "finish": _finish,  # and then forgets the handle

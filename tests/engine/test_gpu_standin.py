@@ -95,6 +95,37 @@ def test_verbs(way):
             assert (report["nccl"], report["nccl_origin"]) == ("2.28.9", "given")
 
 
+def known_calls(shared: bool) -> None:
+    """Blocking calls under one name, by Python's quick door; the first needs a plan, most others none."""
+    from standin_gpu import Gpu
+
+    import horovod.numpy as hvd
+    from horovod.common import _calls, constants
+
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    gpu = Gpu(0 if shared else rank)
+    memory, result = gpu.allocate(1000), gpu.allocate(1000)
+    for turn in range(1, 31):
+        gpu.fill(memory, float(turn * (rank + 1)), 1000)
+        gpu.fill(result, -1.0, 1000)
+        done = _calls.run_memory(
+            gpu, constants.FLOAT32, (10, 100), memory, result, constants.ALLREDUCE, "allreduce", "known", 0,
+            constants.Sum, 1.0, 0.5, -1, gpu.device, gpu.stream,
+        )  # fmt: skip
+        assert done is None
+        assert gpu.read(result, 1000) == [turn * size * (size + 1) / 4] * 1000
+        assert gpu.read(memory, 1000) == [float(turn * (rank + 1))] * 1000
+    hvd.shutdown()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_known_calls(way):
+    operations, np, hosts, shared, mps, _ = WAYS[way]
+    env = {**standin_env(), "HOROVOD_GPU_OPERATIONS": operations, "STANDIN_MPS": mps}
+    run_world(known_calls, np, env=env, hosts=hosts, args=(shared,))
+
+
 def reduce_once(name: str) -> dict:
     """One allreduce on GPU 0, which all ranks share; the engine goes on. Returns its report on the GPU."""
     from standin_gpu import Gpu

@@ -66,7 +66,7 @@ def pretend_cuda(gpu: Gpu) -> None:
     wait waits with it.
     """
     import horovod.torch  # noqa: F401
-    from horovod.common import engine
+    from horovod.common import _calls, engine
 
     for name, module in list(sys.modules.items()):
         if name.startswith("horovod.torch."):
@@ -78,12 +78,15 @@ def pretend_cuda(gpu: Gpu) -> None:
                 if hasattr(module, function):
                     setattr(module, function, pretended)
 
-    def and_wait(function: Callable[..., None]) -> Callable[..., None]:
-        def call(*arguments: Any, **named: Any) -> None:
-            function(*arguments, **named)
+    def and_wait(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
             gpu.synchronize()
+            return result
 
         return call
 
-    for function in ("wait_stream", "copy_output", "run_released"):
-        setattr(engine, function, and_wait(getattr(engine, function)))
+    for module, function in (
+        (engine, "wait_stream"), (engine, "copy_output"), (engine, "run_released"), (_calls, "run_memory"),
+    ):  # fmt: skip
+        setattr(module, function, and_wait(getattr(module, function)))
