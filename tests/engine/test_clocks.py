@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -50,7 +51,8 @@ say("done")
 
 def wrong_time_of_day(folder):
     """Environment and prefix of a job whose rank 1 has this."""
-    return {"LD_PRELOAD": compiled(folder / "clock.so", WRONG_CLOCK, f"-DSKEW={SKEW_S}")}, []
+    clock = compiled(folder / "clock.so", WRONG_CLOCK, f"-DSKEW={SKEW_S}")
+    return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}".strip()}, []  # a sanitizer is first
 
 
 def other_time_since_the_start(folder):
