@@ -139,6 +139,12 @@ hvd::Entry& completed_entry(hvd::Submission* submission, int64_t handle, int32_t
   return submission->entries[index];
 }
 
+// For those who submit and wait in one call: device memory is waited for by the first request's stream.
+constexpr uint32_t kRunFlags = HVD_WILL_WAIT | HVD_IN_STREAM;
+hvd::Status wait_in_order(Engine& engine, int64_t handle, const hvd_request& first, double timeout_s) {
+  return first.device >= 0 ? engine.wait_stream(handle, first.stream, timeout_s) : engine.wait(handle, timeout_s);
+}
+
 // After a wait: lets go of what is done.
 int32_t let_go(Engine& engine, int64_t handle, const hvd::Status& outcome) {
   if (!outcome.ok()) last_error = outcome.text;
@@ -298,9 +304,8 @@ int32_t hvd_run(const hvd_request* requests, int32_t n, double timeout_s, int64_
   return guarded<int32_t>([&] {
     *given(handle, "the place for the handle") = 0;
     auto e = running();
-    *handle = e->submit(requests, n, HVD_WILL_WAIT | HVD_IN_STREAM, nullptr, nullptr, nullptr);
-    hvd::Status outcome =
-        requests[0].device >= 0 ? e->wait_stream(*handle, requests[0].stream, timeout_s) : e->wait(*handle, timeout_s);
+    *handle = e->submit(requests, n, kRunFlags, nullptr, nullptr, nullptr);
+    hvd::Status outcome = wait_in_order(*e, *handle, requests[0], timeout_s);
     if (!outcome.ok()) last_error = outcome.text;
     return outcome.code;
   });
@@ -310,11 +315,8 @@ int64_t hvd_call(const hvd_request* requests, int32_t n, double timeout_s) {
   return guarded<int64_t>([&] {
     auto e = running();
     if (e->call_quickly(requests, n)) return int64_t{0};
-    const bool on_device = n > 0 && requests && requests[0].device >= 0;
-    const uint32_t flags = on_device ? HVD_WILL_WAIT | HVD_IN_STREAM : HVD_WILL_WAIT;
-    int64_t handle = e->submit(requests, n, flags, nullptr, nullptr, nullptr);
-    int32_t status = let_go(
-        *e, handle, on_device ? e->wait_stream(handle, requests[0].stream, timeout_s) : e->wait(handle, timeout_s));
+    int64_t handle = e->submit(requests, n, kRunFlags, nullptr, nullptr, nullptr);
+    int32_t status = let_go(*e, handle, wait_in_order(*e, handle, requests[0], timeout_s));
     return status == HVD_TIMEOUT ? handle : int64_t{status};
   });
 }

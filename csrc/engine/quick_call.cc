@@ -127,7 +127,6 @@ bool QuickCall::run_on_device(const Announcer::Known& known, const std::shared_p
 
 bool QuickCall::come(uint32_t id, const Description& d, size_t bytes, const hvd_request& request, double now) {
   soon_ = now - ended_ < kSoon;
-  in_order_ = d.device >= 0;
   offer_.begin();
   bool met = meet(id, d, bytes, request);
   if (std::exchange(slept_, false)) executor_.waits_quickly(nullptr, 0);
@@ -199,7 +198,7 @@ bool QuickCall::wait_until_full(const Description& d) {
     }
     if (uint32_t rung = bells_.count(); rung != bell) {
       // A turn may start what another thread submitted, after the round is full: others have this call before it.
-      if (in_order_) {
+      if (d.device >= 0) {
         if (Outcome outcome = round_.close(); outcome != Outcome::kOpen) return outcome == Outcome::kFull;
       } else {
         bell = rung;

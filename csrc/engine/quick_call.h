@@ -52,7 +52,7 @@ class QuickCall {
     return options_.enabled && small && request.process_set == 0 && !request.wire_dtype &&
            request.struct_size == sizeof request && request.name;
   }
-  // True: done. False: nothing has happened. Driving thread.
+  // True: done. False: nothing has happened, or a device failed: the general way says why. Driving thread.
   bool run(const hvd_request& request);
 
   // This rank says something to the tree: nobody needs to wait for it in a round. Driving thread.
@@ -105,11 +105,10 @@ class QuickCall {
   std::vector<char> own_;  // a rank alone on its host: what it brings
   CoreLeaver core_;
   CoreOffer offer_;
-  double ended_ = 0;       // when the last call did
-  bool soon_ = false;      // this one came right after it
-  bool in_order_ = false;  // this one must not change places with a batch of the plan
-  bool slept_ = false;     // in this call
-  int shared_calls_ = 0;   // see wait_for_hosts
+  double ended_ = 0;      // when the last call did
+  bool soon_ = false;     // this one came right after it
+  bool slept_ = false;    // in this call
+  int shared_calls_ = 0;  // see wait_for_hosts
   std::vector<const void*> sources_;
 };
 

@@ -54,8 +54,6 @@ Status reduce(GpuJob& job, const char* name = "t") {
   return statuses[0];
 }
 
-const Way kWays[] = {{"direct", false}, {"direct", true}, {"NCCL", false}, {"host", false}};
-
 }  // namespace
 
 // One rank's kernel never comes. The others' wait for it on their devices until they are let go.
@@ -87,7 +85,7 @@ TEST(a_rank_that_cannot_launch_ends_the_job_everywhere) {
 
 // Somebody ends the job while devices are in the middle of a collective that cannot end by itself.
 TEST(an_abort_lets_devices_go) {
-  for (const Way& way : kWays) {
+  for (const Way& way : kAllWays) {
     const Case c(way.operations, way.by_stream);
     Machine machine(way.by_stream);
     {

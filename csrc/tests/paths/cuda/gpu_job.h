@@ -194,6 +194,7 @@ struct Way {
   const char* operations;
   bool by_stream;  // ranks share a GPU and take turns on it
 };
+inline const Way kAllWays[] = {{"direct", false}, {"direct", true}, {"NCCL", false}, {"host", false}};
 
 // Whether a device comes to rest.
 inline bool idle(int device) {

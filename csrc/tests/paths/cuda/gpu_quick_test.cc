@@ -18,7 +18,6 @@ using namespace hvd::testing;
 namespace {
 
 const std::vector<int64_t> kShape{1000};
-const Way kWays[] = {{"direct", false}, {"direct", true}, {"NCCL", false}, {"host", false}};
 
 Settings patient(const char* operations) {
   Settings settings = gpu_settings(operations);
@@ -26,15 +25,28 @@ Settings patient(const char* operations) {
   return settings;
 }
 
+// Three ranks each way; body(job, rank, faults) counts what is wrong.
+template <class Body>
+void three_ranks_each_way(Body body) {
+  for (const Way& way : kAllWays) {
+    const Machine machine(way.by_stream);
+    const Case c(way.operations, way.by_stream);
+    GpuJob job({3}, way.operations);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) { body(job, rank, faults); });
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
 }  // namespace
 
 // Ranks that have agreed on a tensor once start it without a plan, and streams that are late change nothing.
 TEST(known_calls_need_no_plan) {
   standin_set_delay(200);
-  for (const Way& way : kWays) {
+  for (const Way& way : kAllWays) {
     for (const auto& locals : std::vector<std::vector<int>>{{1}, {2}, {3}, {1, 1}}) {
       if (locals.size() > 1 && std::string(way.operations) == "direct") continue;
-      const Machine machine(way.by_stream && std::string(way.operations) == "direct");
+      const Machine machine(way.by_stream);
       GpuJob job(locals, patient(way.operations));
       const int ranks = job.size();
       const Case c(way.operations, way.by_stream, "hosts", locals.size(), "ranks", ranks);
@@ -73,87 +85,73 @@ TEST(known_calls_need_no_plan) {
 // What a rank leaves under way, on another stream, or in host memory, has its place before and after such calls.
 TEST(short_and_long_ways_keep_one_order) {
   standin_set_delay(300);
-  for (const Way& way : kWays) {
-    const Machine machine(way.by_stream);
-    const Case c(way.operations, way.by_stream);
-    GpuJob job({3}, way.operations);
-    std::atomic<long> faults{0};
-    job.each([&](int rank) {
-      Engine& e = job.engine(rank);
-      User& user = job.user(rank);
-      User second(rank);                              // a stream of its own on the same GPU
-      std::mt19937 same(7);                           // what is done
-      std::mt19937 own{static_cast<unsigned>(rank)};  // when
-      Array a(user, filled(0));
-      Array b(second, filled(0));
-      Array beside(user, filled(0));
-      for (int turn = 1; turn <= 60; ++turn) {
-        if (own() % 4 == 0) usleep(own() % 500);
-        const unsigned what = same() % 4;
-        int64_t handle = 0;
-        if (what == 0) {
-          beside.write(filled(float(turn)));
-          const hvd_request r =
-              job.request(rank, HVD_ALLREDUCE, "beside", HVD_FLOAT32, kShape, beside.data(), beside.data());
-          handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
-        }
-        if (what == 1) {
-          Gradient host("h", size_t(10), float(rank + turn));
-          faults += !job.call(rank, host.request()).ok() + !host.all(float(3 + 3 * turn));
-        }
-        a.write(filled(float(turn * (rank + 1))));
-        faults += !job.call(rank, job.request(rank, HVD_ALLREDUCE, "a", HVD_FLOAT32, kShape, a.data(), a.data())).ok();
-        if (what == 2) {
-          b.write(filled(float(turn)));
-          hvd_request r = job.request(rank, HVD_ALLREDUCE, "b", HVD_FLOAT32, kShape, b.data(), b.data());
-          r.stream = second.stream;
-          faults += !job.call(rank, r).ok() + (b.read() != filled(float(3 * turn)));
-        }
-        if (handle) {
-          faults += !e.wait_stream(handle, user.stream, 60.0).ok() + (beside.read() != filled(float(3 * turn)));
-          e.release(handle);
-        }
-        faults += a.read() != filled(float(6 * turn));
+  three_ranks_each_way([](GpuJob& job, int rank, std::atomic<long>& faults) {
+    Engine& e = job.engine(rank);
+    User& user = job.user(rank);
+    User second(rank);                              // a stream of its own on the same GPU
+    std::mt19937 same(7);                           // what is done
+    std::mt19937 own{static_cast<unsigned>(rank)};  // when
+    Array a(user, filled(0));
+    Array b(second, filled(0));
+    Array beside(user, filled(0));
+    for (int turn = 1; turn <= 60; ++turn) {
+      if (own() % 4 == 0) usleep(own() % 500);
+      const unsigned what = same() % 4;
+      int64_t handle = 0;
+      if (what == 0) {
+        beside.write(filled(float(turn)));
+        const hvd_request r =
+            job.request(rank, HVD_ALLREDUCE, "beside", HVD_FLOAT32, kShape, beside.data(), beside.data());
+        handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
       }
-    });
-    CHECK_EQ(faults.load(), 0L);
-  }
+      if (what == 1) {
+        Gradient host("h", size_t(10), float(rank + turn));
+        faults += !job.call(rank, host.request()).ok() + !host.all(float(3 + 3 * turn));
+      }
+      a.write(filled(float(turn * (rank + 1))));
+      faults += !job.call(rank, job.request(rank, HVD_ALLREDUCE, "a", HVD_FLOAT32, kShape, a.data(), a.data())).ok();
+      if (what == 2) {
+        b.write(filled(float(turn)));
+        hvd_request r = job.request(rank, HVD_ALLREDUCE, "b", HVD_FLOAT32, kShape, b.data(), b.data());
+        r.stream = second.stream;
+        faults += !job.call(rank, r).ok() + (b.read() != filled(float(3 * turn)));
+      }
+      if (handle) {
+        faults += !e.wait_stream(handle, user.stream, 60.0).ok() + (beside.read() != filled(float(3 * turn)));
+        e.release(handle);
+      }
+      faults += a.read() != filled(float(6 * turn));
+    }
+  });
   standin_set_delay(50);
 }
 
 // Two threads of each rank: while one waits in a round, the other's tensor is announced, planned and started. All ranks
 // must give their devices both in the same order.
 TEST(another_thread_does_not_come_in_between) {
-  for (const Way& way : kWays) {
-    const Machine machine(way.by_stream);
-    const Case c(way.operations, way.by_stream);
-    GpuJob job({3}, way.operations);
-    std::atomic<long> faults{0};
-    job.each([&](int rank) {
-      User second(rank);
-      std::thread beside([&] {
-        Array b(second, filled(0));
-        for (int turn = 1; turn <= 300; ++turn) {
-          b.write(filled(float(turn)));
-          hvd_request r = job.request(rank, HVD_ALLREDUCE, "b", HVD_FLOAT32, kShape, b.data(), b.data());
-          r.stream = second.stream;
-          Engine& e = job.engine(rank);
-          const int64_t handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
-          faults += !e.wait_stream(handle, second.stream, 60.0).ok();
-          e.release(handle);
-          faults += b.read() != filled(float(3 * turn));
-        }
-      });
-      Array a(job.user(rank), filled(0));
+  three_ranks_each_way([](GpuJob& job, int rank, std::atomic<long>& faults) {
+    User second(rank);
+    std::thread beside([&] {
+      Array b(second, filled(0));
       for (int turn = 1; turn <= 300; ++turn) {
-        a.write(filled(float(-turn)));
-        faults += !job.call(rank, job.request(rank, HVD_ALLREDUCE, "a", HVD_FLOAT32, kShape, a.data(), a.data())).ok();
-        faults += a.read() != filled(float(-3 * turn));
+        b.write(filled(float(turn)));
+        hvd_request r = job.request(rank, HVD_ALLREDUCE, "b", HVD_FLOAT32, kShape, b.data(), b.data());
+        r.stream = second.stream;
+        Engine& e = job.engine(rank);
+        const int64_t handle = e.submit(&r, 1, 0, nullptr, nullptr, nullptr);
+        faults += !e.wait_stream(handle, second.stream, 60.0).ok();
+        e.release(handle);
+        faults += b.read() != filled(float(3 * turn));
       }
-      beside.join();
     });
-    CHECK_EQ(faults.load(), 0L);
-  }
+    Array a(job.user(rank), filled(0));
+    for (int turn = 1; turn <= 300; ++turn) {
+      a.write(filled(float(-turn)));
+      faults += !job.call(rank, job.request(rank, HVD_ALLREDUCE, "a", HVD_FLOAT32, kShape, a.data(), a.data())).ok();
+      faults += a.read() != filled(float(-3 * turn));
+    }
+    beside.join();
+  });
 }
 
 // Another GPU, or another shape, is not what the ranks have agreed on.
