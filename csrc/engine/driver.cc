@@ -210,8 +210,9 @@ void Driver::sleep(uint32_t seen, double seconds, bool may_spin) {
 bool Driver::spin(uint32_t seen) {
   double start = now_s();
   int me = topology_.local_rank();
-  bool yields = options_.crowded || segment_.rival_on_core(me);
-  if (yields && !options_.crowded && me != 0) yields = !core_.leave(start);  // rank 0 stays, the others part from it
+  int rival = options_.crowded ? -1 : segment_.rival_on_core(me);
+  // Of two on one core the one with the higher number moves.
+  bool yields = options_.crowded || (rival >= 0 && (me < rival || !core_.leave(start, segment_.cores_of_ranks())));
   do {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {
       if (bells_.count() != seen) return true;

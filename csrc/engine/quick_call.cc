@@ -21,7 +21,8 @@ namespace {
 constexpr double kRoundPatience = 2e-3;
 // Who calls again so many seconds after a call waits, most likely, for ranks that were woken late or lost their core.
 // To sleep then would make this rank late for the next call, and so on with all of them: 16 ranks that had come to
-// that took 1 ms for 4 bytes, of which others take 10 us.
+// that took 1 ms for 4 bytes, of which others take 10 us. It offers its core soon, too: if it does not get on, the rank
+// that it waits for may need this very one.
 constexpr double kSoon = 200e-6;
 // A rank that has not found out after so many seconds that its round has ended does not get a core.
 constexpr double kFrozen = 0.05;
@@ -135,6 +136,7 @@ bool QuickCall::come(uint32_t id, const Description& d, size_t bytes, const hvd_
 
 bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_request& request) {
   if (members_ == 1) return meet_hosts(id, d, bytes, request);
+  if (!options_.crowded) segment_.note_core(me_);
   if (!round_.arrive(id, [&](char* room) {
         if (bytes) quick_pack(d, bytes, request.input, room);
       }))
@@ -194,7 +196,8 @@ bool QuickCall::wait_until_full(const Description& d) {
     double now = now_s();
     if (start == 0) {  // not all of them were about to come
       start = now;
-      if (!options_.crowded && segment_.rival_on_core(me_)) yields |= me_ == 0 || !core_.leave(now);
+      int rival = options_.crowded ? -1 : segment_.rival_on_core(me_);
+      if (rival >= 0) yields |= me_ < rival || !core_.leave(now, segment_.cores_of_ranks());
     }
     if (uint32_t rung = bells_.count(); rung != bell) {
       // A turn may start what another thread submitted, after the round is full: others have this call before it.
@@ -208,7 +211,7 @@ bool QuickCall::wait_until_full(const Description& d) {
     if (segment_.aborted() || table_.over()) return round_.look() == Outcome::kFull;
     const double waited = now - start;
     if (waited < spin_s_) {
-      if (yields || (hosts_ > 1 && offer_.due(waited))) sched_yield();
+      if (yields || ((hosts_ > 1 || soon_) && offer_.due(waited))) sched_yield();
     } else if (soon_ && !options_.crowded && waited < kRoundPatience) {
       sched_yield();
     } else if (waited < kRoundPatience) {

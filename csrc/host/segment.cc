@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "util/cores.h"
 #include "util/futex.h"
 #include "util/status.h"
 
@@ -74,12 +75,19 @@ Segment::~Segment() {
   if (base_) munmap(base_, bytes_);
 }
 
-bool Segment::rival_on_core(int me) {
-  note_core(me);
-  if (me != 0) return on_my_core(0);
-  for (int other = 1; other < local_size_; ++other)
-    if (on_my_core(other)) return true;
-  return false;
+int Segment::rival_on_core(int me) {
+  note_core(me);  // it may have moved
+  for (int other = 0; other < local_size_; ++other)
+    if (other != me && on_my_core(other)) return other;
+  return -1;
+}
+
+cpu_set_t Segment::cores_of_ranks() {
+  cpu_set_t cores = no_cores();
+  for (int local = 0; local < local_size_; ++local)
+    if (int core = rank(local).core.load(std::memory_order_relaxed); core > 0)
+      CPU_SET(static_cast<size_t>(core - 1), &cores);
+  return cores;
 }
 
 void Segment::note_last(int local, std::initializer_list<std::string_view> parts) {

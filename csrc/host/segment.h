@@ -76,8 +76,10 @@ class Segment {
   // Spinning for a rank that needs this very core keeps it from running, unless every turn offers it the core.
   void note_core(int local) { rank(local).core.store(sched_getcpu() + 1, std::memory_order_relaxed); }
   bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
-  // Whether a rank that may ring this one's bell needs this core to do so.
-  bool rival_on_core(int me);
+  // The first rank that was last seen on this rank's core, or -1.
+  int rival_on_core(int me);
+  // Where the ranks of this host were last seen.
+  cpu_set_t cores_of_ranks();
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
   void note_last(int local, std::initializer_list<std::string_view> parts);
   std::string last(int local);

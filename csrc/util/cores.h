@@ -13,13 +13,21 @@ inline int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// Moves the calling thread to another of its cores, where the scheduler may keep it; false if it has only one.
-inline bool leave_core() {
+inline cpu_set_t no_cores() {
+  cpu_set_t none;
+  CPU_ZERO(&none);
+  return none;
+}
+
+// Moves the calling thread to another of its cores, where the scheduler may keep it; false if all others are taken.
+inline bool leave_core(const cpu_set_t& taken) {
   cpu_set_t mine;
   if (sched_getaffinity(0, sizeof mine, &mine) != 0) return false;
-  cpu_set_t others = mine;
   int here = sched_getcpu();
   if (here < 0) return false;
+  cpu_set_t others;
+  CPU_AND(&others, &mine, &taken);
+  CPU_XOR(&others, &others, &mine);  // mine that nobody has
   CPU_CLR(static_cast<size_t>(here), &others);
   if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return false;
   sched_setaffinity(0, sizeof mine, &mine);
@@ -30,11 +38,12 @@ inline bool leave_core() {
 // as they never run at the same time, it sees no reason to part them. So one of them moves.
 class CoreLeaver {
  public:
-  // Moves the calling thread, unless it did just now; false if it stays where it is.
-  bool leave(double now) {
+  // Moves the calling thread, unless it did just now; false if it stays where it is. taken: cores not to move to. A
+  // thread that is told to move comes to any other, idle or not: of 16 ranks on 16 cores, next to another rank.
+  bool leave(double now, const cpu_set_t& taken = no_cores()) {
     if (now - left_at_ < kEvery) return false;
     left_at_ = now;
-    return leave_core();
+    return leave_core(taken);
   }
 
  private:

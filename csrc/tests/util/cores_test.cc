@@ -16,6 +16,21 @@ TEST(a_thread_that_may_move_moves_at_most_once_a_millisecond) {
   CHECK(CPU_EQUAL(&before, &after));  // it may go back when there is room
 }
 
+TEST(a_thread_moves_only_to_a_core_that_is_not_taken) {
+  cpu_set_t mine;
+  CHECK_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
+  CoreLeaver core;
+  CHECK(!core.leave(1.0, mine));
+  int here = sched_getcpu();
+  int free = -1;
+  for (int i = 0; i < CPU_SETSIZE && free < 0; ++i)
+    if (i != here && CPU_ISSET(static_cast<size_t>(i), &mine)) free = i;
+  if (free < 0) return;  // it has one core
+  cpu_set_t taken = mine;
+  CPU_CLR(static_cast<size_t>(free), &taken);
+  CHECK(core.leave(2.0, taken) || sched_getcpu() == free);  // the scheduler may have been faster
+}
+
 TEST(a_thread_that_is_pinned_stays) {
   cpu_set_t before, one;
   CHECK_EQ(sched_getaffinity(0, sizeof before, &before), 0);
