@@ -212,7 +212,7 @@ bool Driver::spin(uint32_t seen) {
   int me = topology_.local_rank();
   int rival = options_.crowded ? -1 : segment_.rival_on_core(me);
   // Of two on one core the one with the higher number moves.
-  bool yields = options_.crowded || (rival >= 0 && (me < rival || !core_.leave(start, segment_.cores_of_ranks())));
+  bool yields = options_.crowded || (rival >= 0 && (me < rival || !core_.leave(start, segment_.cores_of_others(me))));
   do {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {
       if (bells_.count() != seen) return true;

@@ -82,11 +82,12 @@ int Segment::rival_on_core(int me) {
   return -1;
 }
 
-cpu_set_t Segment::cores_of_ranks() {
+cpu_set_t Segment::cores_of_others(int me) {
   cpu_set_t cores = no_cores();
-  for (int local = 0; local < local_size_; ++local)
-    if (int core = rank(local).core.load(std::memory_order_relaxed); core > 0)
-      CPU_SET(static_cast<size_t>(core - 1), &cores);
+  for (int other = 0; other < local_size_; ++other) {
+    int core = rank(other).core.load(std::memory_order_relaxed) - 1;
+    if (other != me && core >= 0) CPU_SET(static_cast<size_t>(core), &cores);
+  }
   return cores;
 }
 

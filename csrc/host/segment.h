@@ -78,8 +78,8 @@ class Segment {
   bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
   // The first rank that was last seen on this rank's core, or -1.
   int rival_on_core(int me);
-  // Where the ranks of this host were last seen.
-  cpu_set_t cores_of_ranks();
+  // Where the other ranks of this host were last seen.
+  cpu_set_t cores_of_others(int me);
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
   void note_last(int local, std::initializer_list<std::string_view> parts);
   std::string last(int local);
