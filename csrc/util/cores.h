@@ -69,7 +69,7 @@ class CoreOffer {
  private:
   static constexpr double kKeep = 30e-6;  // seconds; an answer takes some 10 us
   static constexpr int kOutlasted = 3;
-  static constexpr unsigned kTryEvery = 8;
+  static constexpr unsigned kTryEvery = 256;
   double keep_ = kKeep;
   int outlasted_ = 0;  // waits in a row that were longer
   unsigned calls_ = 0;
