@@ -119,7 +119,8 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
       char* cached = part.out;
       char* streamed = nullptr;
       if (large && part.in != part.out) std::swap(cached, streamed);
-      kernels::reduce2(how.dtype, how.op, cached, streamed, sources, 2, part.bytes / item, finish);
+      const char* next = streamed && part.in ? part.in + chunk : nullptr;  // what is packed after this
+      kernels::reduce2(how.dtype, how.op, cached, streamed, sources, 2, part.bytes / item, finish, true, next);
     });
   };
 

@@ -17,6 +17,7 @@ HVD_INLINE char* at(void* p, size_t bytes) { return static_cast<char*>(p) + byte
 HVD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 constexpr size_t kUnroll = 4;        // vectors in flight: hides the latency of loads and additions
+constexpr size_t kLine = 64;         // bytes of a cache line
 constexpr int kFanIn = 8;            // source streams read side by side; the prefetchers follow that many
 constexpr size_t kBlock = 256;       // vectors of partial results kept in L1 when there are more sources
 constexpr size_t kStreamMin = 4096;  // bytes; below, going around the cache costs more than it saves
@@ -94,6 +95,11 @@ struct Reducer {
     for (size_t i = begin; i < end; i += kUnroll * kLanes) {
       Acc acc[kUnroll];
       gather(i, 0, 2, acc);
+      if (streaming && args.next) {
+        for (size_t line = 0; line < sizeof(Raw) * kUnroll; line += kLine) {
+          __builtin_prefetch(at(args.next, i * kItem + line), 0, 2);
+        }
+      }
       for (size_t u = 0; u < kUnroll; ++u) put(i + u * kLanes, acc[u], streaming);
     }
   }

@@ -31,9 +31,10 @@ struct Finish {
 void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t count);
 
 // The same; the result is finished, and written to dst, to dst2, or to both (either may be null). dst2 is meant
-// to be a large user buffer: with stream, it is written around the cache.
+// to be a large user buffer: with stream, it is written around the cache, and as much from `next` on, which will be
+// read after this, is fetched meanwhile: the core has little else to do.
 void reduce2(int dtype, int op, void* dst, void* dst2, const void* const* srcs, int n, size_t count,
-             const Finish& finish = {}, bool stream = true);
+             const Finish& finish = {}, bool stream = true, const void* next = nullptr);
 
 // dst = src * factor; dst may equal src.
 void scale(int dtype, void* dst, const void* src, size_t count, double factor);

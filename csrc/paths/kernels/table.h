@@ -23,6 +23,7 @@ struct ReduceArgs {
   size_t count;
   const Finish* finish;
   bool stream;
+  const void* next;
 };
 
 struct Table {
