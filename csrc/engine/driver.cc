@@ -209,10 +209,7 @@ void Driver::sleep(uint32_t seen, double seconds, bool may_spin) {
 // True if there is something to do.
 bool Driver::spin(uint32_t seen) {
   double start = now_s();
-  int me = topology_.local_rank();
-  int rival = options_.crowded ? -1 : segment_.rival_on_core(me);
-  // Of two on one core the one with the higher number moves.
-  bool yields = options_.crowded || (rival >= 0 && (me < rival || !core_.leave(start, segment_.cores_of_others(me))));
+  bool yields = options_.crowded || segment_.shares_core(topology_.local_rank(), core_, start);
   do {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {
       if (bells_.count() != seen) return true;

@@ -196,8 +196,7 @@ bool QuickCall::wait_until_full(const Description& d) {
     double now = now_s();
     if (start == 0) {  // not all of them were about to come
       start = now;
-      int rival = options_.crowded ? -1 : segment_.rival_on_core(me_);
-      if (rival >= 0) yields |= me_ < rival || !core_.leave(now, segment_.cores_of_others(me_));
+      yields |= !options_.crowded && segment_.shares_core(me_, core_, now);
     }
     if (uint32_t rung = bells_.count(); rung != bell) {
       // A turn may start what another thread submitted, after the round is full: others have this call before it.

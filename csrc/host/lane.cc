@@ -55,7 +55,7 @@ void Lane::wait_all(uint32_t step) {
 // Whether the two take turns on one core. If they can be parted, the one with the higher number moves.
 bool Lane::shares_core(int local_rank, double now) {
   if (!segment_.on_my_core(local_rank)) return false;
-  return !roomy_ || me_ < local_rank || !core_.leave(now, segment_.cores_of_others(me_));
+  return !roomy_ || segment_.shares_core_with(local_rank, me_, core_, now);
 }
 
 void Lane::wait_until(int local_rank, uint64_t target) {

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "util/cores.h"
 #include "util/futex.h"
 #include "util/status.h"
 
@@ -75,20 +74,21 @@ Segment::~Segment() {
   if (base_) munmap(base_, bytes_);
 }
 
-int Segment::rival_on_core(int me) {
+bool Segment::shares_core(int me, CoreLeaver& core, double now) {
   note_core(me);  // it may have moved
   for (int other = 0; other < local_size_; ++other)
-    if (other != me && on_my_core(other)) return other;
-  return -1;
+    if (other != me && on_my_core(other)) return shares_core_with(other, me, core, now);
+  return false;
 }
 
-cpu_set_t Segment::cores_of_others(int me) {
-  cpu_set_t cores = no_cores();
+bool Segment::shares_core_with(int rival, int me, CoreLeaver& core, double now) {
+  if (me < rival) return true;
+  cpu_set_t taken = no_cores();
   for (int other = 0; other < local_size_; ++other) {
-    int core = rank(other).core.load(std::memory_order_relaxed) - 1;
-    if (other != me && core >= 0) CPU_SET(static_cast<size_t>(core), &cores);
+    int seen = rank(other).core.load(std::memory_order_relaxed) - 1;
+    if (other != me && seen >= 0) CPU_SET(static_cast<size_t>(seen), &taken);
   }
-  return cores;
+  return !core.leave(now, taken);
 }
 
 void Segment::note_last(int local, std::initializer_list<std::string_view> parts) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "util/cores.h"
 #include "util/fd.h"
 
 namespace hvd {
@@ -76,10 +77,10 @@ class Segment {
   // Spinning for a rank that needs this very core keeps it from running, unless every turn offers it the core.
   void note_core(int local) { rank(local).core.store(sched_getcpu() + 1, std::memory_order_relaxed); }
   bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
-  // The first rank that was last seen on this rank's core, or -1.
-  int rival_on_core(int me);
-  // Where the other ranks of this host were last seen.
-  cpu_set_t cores_of_others(int me);
+  // Whether a rank has to share its core with another. Of two on one core, the one with the higher number moves to one
+  // where no rank was last seen, if it can.
+  bool shares_core(int me, CoreLeaver& core, double now);
+  bool shares_core_with(int rival, int me, CoreLeaver& core, double now);
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.
   void note_last(int local, std::initializer_list<std::string_view> parts);
   std::string last(int local);
