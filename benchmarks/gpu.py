@@ -6,9 +6,9 @@
 
 Ranks that share a GPU make NCCL talk over sockets, so its times say how much we add to it, not what NCCL does
 between GPUs. Contenders take turns in the same processes; the table has medians over rounds, in milliseconds.
-How fast a communicator is depends on where its threads and sockets came to lie, by some 5%: so there are
-several lives, in each of which both sides make theirs anew. "~" marks a verdict of which a quarter or
-more of the rounds say the opposite.
+How fast a communicator of NCCL is depends on where its threads and sockets came to lie: two that torch makes
+in a row differ by up to 12%. So there are several lives, in each of which both sides make theirs anew, now
+one side first, now the other. "~" marks a verdict that a quarter or more of the rounds contradict.
 
     call      one allreduce and a wait for the GPU
     stream    an allreduce among many in the order of a stream, the host waits at the end
@@ -107,12 +107,16 @@ def build() -> Any:
 Times = Dict[str, List[float]]  # of each contender, one a round
 
 
-def turns_of(rounds: int, contenders: Dict[str, Callable[[], float]]) -> Times:
-    """What contenders took in rounds in which all take turns, every other time the other way round."""
+def in_turn(contenders: Dict[str, Any], turn: int) -> List[str]:
+    """Their names, every other time the other way round."""
+    return list(contenders)[:: 1 if turn % 2 == 0 else -1]
+
+
+def turns_of(life: int, rounds: int, contenders: Dict[str, Callable[[], float]]) -> Times:
+    """What contenders took in rounds in which all take turns."""
     times: Times = {name: [] for name in contenders}
-    for turn in range(rounds):
-        order = list(contenders)
-        for name in order if turn % 2 == 0 else reversed(order):
+    for turn in range(life, life + rounds):
+        for name in in_turn(contenders, turn):
             times[name].append(contenders[name]())
     return times
 
@@ -127,7 +131,7 @@ def summary(times: Times) -> Dict[str, Any]:
     return row
 
 
-def measure_life(way: str, rounds: int) -> Tuple[Dict[str, Times], Dict[str, Any]]:
+def measure_life(way: str, life: int, rounds: int) -> Tuple[Dict[str, Times], Dict[str, Any]]:
     """One way beside torch.distributed, both with communicators of this life; and the engine's report."""
     import torch
     import torch.distributed as dist
@@ -153,16 +157,15 @@ def measure_life(way: str, rounds: int) -> Tuple[Dict[str, Times], Dict[str, Any
         def reduce_torch(x: Any = theirs) -> None:
             dist.all_reduce(x, group=group)
 
-        for call in (reduce, reduce_torch):
-            timed(call, 3, True)
+        calls = {"horovod": reduce, "torch": reduce_torch}
+        for contender in in_turn(calls, life):
+            timed(calls[contender], 3, True)
         for kind, each in (("call", True), ("stream", False)):
             times = max(12, min(100, (64 << 20) // size))
             rows[f"{kind} {label(size)}"] = turns_of(
+                life,
                 rounds if size > 1 << 20 else 4 * rounds,  # they are short, and vary more
-                {
-                    "horovod": functools.partial(timed, reduce, times, each),
-                    "torch": functools.partial(timed, reduce_torch, times, each),
-                },
+                {name: functools.partial(timed, call, times, each) for name, call in calls.items()},
             )
     x = torch.randn(256, 2048, device="cuda")
     other, alone = build(), build()
@@ -180,7 +183,7 @@ def measure_life(way: str, rounds: int) -> Tuple[Dict[str, Times], Dict[str, Any
     for step in steps.values():
         timed(step, 2, False)
     rows["step"] = turns_of(
-        4 * rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
+        life, 4 * rounds, {name: functools.partial(measure_step, step) for name, step in steps.items()}
     )
     rows["hook us"] = {"horovod": [hook_microseconds(optimizer)]}
     from horovod.common import gpu_report
@@ -196,8 +199,8 @@ def measure_way(way: str, lives: int, rounds: int) -> Dict[str, Any]:
     """The rounds of all lives, summed up."""
     everything: Dict[str, Times] = {}
     report: Dict[str, Any] = {}
-    for _ in range(lives):
-        rows, report = measure_life(way, rounds)
+    for life in range(lives):
+        rows, report = measure_life(way, life, rounds)
         for name, times in rows.items():
             for contender, values in times.items():
                 everything.setdefault(name, {}).setdefault(contender, []).extend(values)
@@ -290,9 +293,9 @@ def show(np: int, results: Dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--np", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--lives", type=int, default=2)
+    parser.add_argument("--lives", type=int, default=6)
     parser.add_argument(
-        "--rounds", type=int, default=3, help="in each life; of what is short, four times as many"
+        "--rounds", type=int, default=1, help="in each life; of what is short, four times as many"
     )
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--out", help="folder for gpu.json")

@@ -30,10 +30,11 @@ def test_verdicts_say_when_rounds_disagree(measured, said):
     assert gpu.verdict(measured, 1.0) == said
 
 
-def test_every_round_lets_all_take_turns():
+@pytest.mark.parametrize("life, expected", [(0, "htthht"), (1, "thhtth")])
+def test_every_round_lets_all_take_turns(life, expected):
     order = []
     times = gpu.turns_of(
-        3, {"horovod": lambda: order.append("h") or 1.0, "torch": lambda: order.append("t") or 2.0}
+        life, 3, {"horovod": lambda: order.append("h") or 1.0, "torch": lambda: order.append("t") or 2.0}
     )
     assert times == {"horovod": [1.0] * 3, "torch": [2.0] * 3}
-    assert "".join(order) == "htthht"
+    assert "".join(order) == expected
