@@ -20,6 +20,13 @@ class SlotWriting {
     if (bytes < kLeast) return false;
     return around_ != is_trial();
   }
+  // Whether the next chunk is to be written by itself, so that its time says something. Any other goes through the
+  // cache and may be written along with other work; passed() counts it.
+  bool by_itself(size_t bytes) const { return bytes >= kLeast && (around_ || chunks_ % kTrial >= kTrial - 2); }
+  void passed() {
+    ++chunks_;
+    seldom_ = true;
+  }
   // A chunk that went as around() said took so long.
   void took(size_t bytes, double seconds) {
     if (bytes < kLeast) return;
@@ -27,7 +34,8 @@ class SlotWriting {
     double& cost = cost_[around_ != trial];
     const double now = seconds / static_cast<double>(bytes);
     // What is tried once in a while is as it was just now; what goes on may have been disturbed just now.
-    cost = trial || cost == 0 ? now : cost + (std::min(now, 2 * cost) - cost) / 8;
+    cost = trial || cost == 0 ? now : cost + (std::min(now, 2 * cost) - cost) / (seldom_ ? 2 : 8);
+    seldom_ = false;
     ++chunks_;
     if (!fixed_ && cost_[0] > 0 && cost_[1] > 0) around_ = cost_[0] > kGain * cost_[1];
   }
@@ -50,6 +58,7 @@ class SlotWriting {
 
   bool around_ = false;
   bool fixed_ = false;
+  bool seldom_ = false;  // the last chunk was not timed
   uint32_t chunks_ = 0;
   double cost_[2] = {0, 0};  // seconds a byte: through the cache, around it
 };

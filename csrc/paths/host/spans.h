@@ -27,6 +27,8 @@ class Spans {
   // Calls f(part of a span, offset from `begin`) for the parts that cover [begin, end).
   template <typename F>
   void each(size_t begin, size_t end, F f) const;
+  // The part that is all of [begin, end), its input and its result; else none, of 0 bytes.
+  Span within(size_t begin, size_t end) const;
   // Copies `from` to the outputs that cover [begin, end); around the cache when the whole is `large`.
   void unpack(size_t begin, size_t end, const char* from, bool large) const;
 
@@ -47,6 +49,15 @@ inline size_t Spans::index_at(size_t offset) const {
     (starts_[middle] <= offset ? low : high) = middle;
   }
   return low;
+}
+
+inline Span Spans::within(size_t begin, size_t end) const {
+  size_t i = index_at(begin);
+  if (begin >= end || i >= spans_.size()) return {};
+  const Span& span = spans_[i];
+  size_t inside = begin - starts_[i];
+  if (!span.in || !span.out || inside > span.bytes || end - begin > span.bytes - inside) return {};
+  return {span.in + inside, span.out + inside, end - begin};
 }
 
 template <typename F>

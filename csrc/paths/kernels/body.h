@@ -17,7 +17,6 @@ HVD_INLINE char* at(void* p, size_t bytes) { return static_cast<char*>(p) + byte
 HVD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 constexpr size_t kUnroll = 4;        // vectors in flight: hides the latency of loads and additions
-constexpr size_t kLine = 64;         // bytes of a cache line
 constexpr int kFanIn = 8;            // source streams read side by side; the prefetchers follow that many
 constexpr size_t kBlock = 256;       // vectors of partial results kept in L1 when there are more sources
 constexpr size_t kStreamMin = 4096;  // bytes; below, going around the cache costs more than it saves
@@ -40,6 +39,7 @@ struct Reducer {
 
   const ReduceArgs& args;
   const Epilogue epilogue;
+  const Beside beside;
   const bool streaming;
 
   HVD_INLINE void put(size_t i, Acc acc, bool stream_it) const {
@@ -95,13 +95,19 @@ struct Reducer {
     for (size_t i = begin; i < end; i += kUnroll * kLanes) {
       Acc acc[kUnroll];
       gather(i, 0, 2, acc);
-      if (streaming && args.next) {
-        for (size_t line = 0; line < sizeof(Raw) * kUnroll; line += kLine) {
-          __builtin_prefetch(at(args.next, i * kItem + line), 0, 2);
+      if (beside.to) {
+        for (size_t u = 0; u < kUnroll; ++u) {
+          const size_t o = (i + u * kLanes) * kItem;
+          store(at(beside.to, o), load<Raw>(at(beside.from, o)));
         }
       }
       for (size_t u = 0; u < kUnroll; ++u) put(i + u * kLanes, acc[u], streaming);
     }
+  }
+
+  void copy_beside(size_t begin, size_t end) const {
+    if (!beside.to || begin >= end) return;
+    __builtin_memcpy(at(beside.to, begin * kItem), at(beside.from, begin * kItem), (end - begin) * kItem);
   }
 
   // Block by block, kFanIn sources at a time, partial results in L1 in the type they are computed in.
@@ -138,8 +144,10 @@ struct Reducer {
       if (i) part(0, i);
     }
     const size_t end = i + (args.count - i) / (kUnroll * kLanes) * (kUnroll * kLanes);
+    copy_beside(0, args.n == 2 ? i : args.count);
     if (args.n == 2) {
       two_sources(i, end);
+      copy_beside(end, args.count);
     } else if (args.n <= kFanIn) {
       few_sources(i, end);
     } else {
@@ -154,7 +162,7 @@ template <class L, class Op>
 void reduce_all(const ReduceArgs& args) {
   const bool streaming =
       args.dst2 && args.stream && args.count * sizeof(typename L::Item) >= kStreamMin && head<L>(args.dst2) >= 0;
-  Reducer<L, Op>{args, Epilogue(*args.finish, L::kFloating), streaming}.all();
+  Reducer<L, Op>{args, Epilogue(*args.finish, L::kFloating), *args.beside, streaming}.all();
 }
 
 // ----------------------------------------------------------------------- element-wise updates --

@@ -24,6 +24,12 @@ struct Finish {
   int64_t divisor = 1;
 };
 
+// Memory that a reduction copies while it is at it: its loads and stores wait beside those of the reduction.
+struct Beside {
+  const void* from = nullptr;
+  void* to = nullptr;  // null: nothing
+};
+
 // dst[i] = srcs[0][i] op srcs[1][i] op ..., n >= 1. dst may be exactly one of the srcs, never a shifted one.
 // op: HVD_SUM, HVD_MIN, HVD_MAX or HVD_PRODUCT; HVD_AVERAGE and HVD_ADASUM count as HVD_SUM.
 // Integers wrap; NaN wins in min and max; half types are accumulated over all n sources in float32 and
@@ -31,10 +37,10 @@ struct Finish {
 void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t count);
 
 // The same; the result is finished, and written to dst, to dst2, or to both (either may be null). dst2 is meant
-// to be a large user buffer: with stream, it is written around the cache, and as much from `next` on, which will be
-// read after this, is fetched meanwhile: the core has little else to do.
+// to be a large user buffer: with stream, it is written around the cache. As many bytes as
+// the result has are copied beside.
 void reduce2(int dtype, int op, void* dst, void* dst2, const void* const* srcs, int n, size_t count,
-             const Finish& finish = {}, bool stream = true, const void* next = nullptr);
+             const Finish& finish = {}, bool stream = true, const Beside& beside = {});
 
 // dst = src * factor; dst may equal src.
 void scale(int dtype, void* dst, const void* src, size_t count, double factor);

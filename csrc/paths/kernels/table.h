@@ -10,6 +10,7 @@
 
 namespace hvd::kernels {
 
+struct Beside;
 struct Finish;
 
 constexpr int kDtypes = 13;  // hvd_dtype
@@ -23,7 +24,7 @@ struct ReduceArgs {
   size_t count;
   const Finish* finish;
   bool stream;
-  const void* next;
+  const Beside* beside;
 };
 
 struct Table {

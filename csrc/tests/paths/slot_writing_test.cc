@@ -50,6 +50,41 @@ TEST(a_disturbed_chunk_changes_nothing) {
   CHECK(writing.around());
 }
 
+// Chunks that may be written along with other work are; returns how many were written by themselves.
+int write_along(SlotWriting& writing, const Machine& machine, int chunks) {
+  int by_itself = 0;
+  for (int i = 0; i < chunks; ++i) {
+    if (writing.by_itself(kChunk)) {
+      ++by_itself;
+      write(writing, machine, 1);
+    } else {
+      CHECK(!writing.around(kChunk));
+      writing.passed();
+    }
+  }
+  return by_itself;
+}
+
+TEST(chunks_written_along_with_other_work_leave_enough_to_be_timed) {
+  SlotWriting writing;
+  CHECK_EQ(write_along(writing, kNear, 640), 20);
+  CHECK(!writing.around());
+  write_along(writing, kFar, 256);
+  CHECK(writing.around());
+  CHECK_EQ(write_along(writing, kFar, 640), 640);
+  write_along(writing, kNear, 128);
+  CHECK(!writing.around());
+}
+
+TEST(a_disturbed_chunk_among_those_written_along_changes_nothing) {
+  SlotWriting writing;
+  write_along(writing, kNear, 640 - 2);
+  CHECK(writing.by_itself(kChunk));
+  writing.took(kChunk, 4e-3);
+  write_along(writing, kNear, 1);
+  CHECK(!writing.around());
+}
+
 TEST(small_chunks_stay_in_the_cache_and_are_not_timed) {
   SlotWriting writing;
   write(writing, kFar, 64);

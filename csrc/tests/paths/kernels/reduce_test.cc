@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // reduce and reduce2 against the reference: dtype x op x number of sources x size x alignment x level.
+#include <cstring>
+
 #include "tests/check.h"
 #include "tests/paths/kernels/buffers.h"
 #include "tests/paths/kernels/reference.h"
@@ -33,6 +35,7 @@ struct Point {
   size_t count, offset;
   bool in_place = false, second = false;
   kernels::Finish finish = {};
+  bool beside = false;
 };
 
 void check_point(const Point& p, std::mt19937_64& random) {
@@ -47,21 +50,30 @@ void check_point(const Point& p, std::mt19937_64& random) {
   Buffer expected(bytes, 0), out(bytes, p.offset % 64), second(bytes, (p.offset * 3) % 64);
   expect(p.dtype, p.op, expected.data(), sources, p.count, p.finish);
 
+  Buffer copied(bytes, (p.offset * 5) % 64), copy(bytes, (p.offset * 7) % 64);
+  for (size_t i = 0; i < bytes; ++i) static_cast<char*>(copied.data())[i] = char(random());
+  kernels::Beside beside;
+  if (p.beside) beside = {copied.data(), copy.data()};
+
   Buffer& dst = p.in_place ? sources[p.n - 1] : out;
-  if (p.second || p.finish.divisor != 1 || p.finish.postscale != 1.0) {
+  if (p.second || p.beside || p.finish.divisor != 1 || p.finish.postscale != 1.0) {
     kernels::reduce2(p.dtype, p.op, dst.data(), p.second ? second.data() : nullptr, pointers.data(), p.n, p.count,
-                     p.finish);
+                     p.finish, true, beside);
   } else {
     kernels::reduce(p.dtype, p.op, dst.data(), pointers.data(), p.n, p.count);
   }
   const Case c(kernels::simd_level(), dtype_name(p.dtype), "op", p.op, "n", p.n, "count", p.count, "offset", p.offset,
-               p.in_place ? "in place" : "", p.second ? "two outputs" : "", "finish", p.finish.postscale,
-               p.finish.divisor);
+               p.in_place ? "in place" : "", p.second ? "two outputs" : "", p.beside ? "beside" : "", "finish",
+               p.finish.postscale, p.finish.divisor);
   CHECK_EQ(first_difference(p.dtype, dst.data(), expected.data(), p.count), p.count);
   CHECK(dst.guards_intact());
   if (p.second) {
     CHECK_EQ(first_difference(p.dtype, second.data(), expected.data(), p.count), p.count);
     CHECK(second.guards_intact());
+  }
+  if (p.beside) {
+    CHECK(std::memcmp(copy.data(), copied.data(), bytes) == 0);
+    CHECK(copy.guards_intact());
   }
 }
 
@@ -115,6 +127,22 @@ TEST(second_output_written_around_the_cache) {
     for (size_t offset : {size_t(0), item, 5 * item, size_t(1)}) {
       for (size_t bytes : {4096, 4097, 9001}) {
         check_point({dtype, op, 2, bytes / item + 1, offset, false, true}, random);
+      }
+    }
+  });
+}
+
+TEST(memory_copied_beside) {
+  for_each_type_and_op([](int dtype, int op, std::mt19937_64& random) {
+    const size_t item = item_size(dtype);
+    for (int n : {1, 2, 3, 9}) {
+      for (size_t offset : {size_t(0), item, 5 * item, size_t(1)}) {
+        for (size_t bytes : {1, 700, 4096, 9001}) {
+          for (bool second : {false, true}) {
+            check_point({dtype, op, n, bytes / item + 1, offset, false, second, {}, true}, random);
+          }
+          check_point({dtype, op, n, bytes / item + 1, offset, true, false, {}, true}, random);
+        }
       }
     }
   });
