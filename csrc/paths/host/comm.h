@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "host/lane.h"
+#include "paths/host/slot_turns.h"
 #include "paths/host/slot_writing.h"
 #include "paths/host/spans.h"
 #include "paths/host/transport.h"
@@ -85,12 +86,19 @@ class Comm {
     if (!sizes_.chunk) return std::min(slot(), otherwise);
     return std::min(std::max(sizes_.chunk, kLeastChunk), lane_.segment().slot_bytes()) & ~(kPieceAlign - 1);
   }
+  void take_turns(size_t total, size_t chunk, uint32_t chunks) {
+    turns_.begin(2 * lane_.segment().slot_bytes(), std::min(chunk, total), chunks);
+  }
   void exchange(int hop, const Pieces& out, const Pieces& in) {
     InPhase phase(phases_, Phase::Wire);
     transport_->exchange(hop, out, in);
   }
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
+
+  // Of a chunk of the running reduction.
+  char* in_turn(int local, uint32_t chunk) { return in_slot(local, 0) + turns_.at(chunk); }
+  char* result_turn(int local, uint32_t chunk) { return result_slot(local, 0) + turns_.at(chunk); }
 
   void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, bool around);
   void reduce_alone(const Spans& spans, const Reduction& how);
@@ -105,6 +113,7 @@ class Comm {
 
   Lane& lane_;
   Sizes sizes_;
+  SlotTurns turns_;
   SlotWriting writing_;
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;

@@ -94,6 +94,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   size_t total = spans.bytes();
   size_t chunk = this->chunk(kPairChunk);
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
+  take_turns(total, chunk, chunks);
   uint32_t packed = lane_.reserve(chunks);
   int me = layout.my_local;
   bool large = total >= kLargeBytes;
@@ -104,7 +105,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
     double start = now_s();
-    pack(spans, begin, begin + length, in_slot(me, c & 1), how, writing_.around(length));
+    pack(spans, begin, begin + length, in_turn(me, c), how, writing_.around(length));
     writing_.took(length, now_s() - start);
     lane_.publish(packed + c);
   };
@@ -115,14 +116,14 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
     if ((c + 1) * chunk > total || how.prescale != 1.0 || writing_.by_itself(chunk)) return {};
     Span both = spans.within((c - 1) * chunk, (c + 1) * chunk);
     if (!both.bytes) return {};
-    return {both.in + chunk, in_slot(me, c & 1)};
+    return {both.in + chunk, in_turn(me, c)};
   };
 
   auto reduce_chunk = [&](uint32_t c, const kernels::Beside& beside) {
     InPhase phase(phases_, Phase::Reduce);
     spans.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
       if (!part.out) return;
-      const void* sources[2] = {in_slot(0, c & 1) + at, in_slot(1, c & 1) + at};
+      const void* sources[2] = {in_turn(0, c) + at, in_turn(1, c) + at};
       if (part.in && how.prescale == 1.0) sources[me] = part.in;  // in place: the line that is written next
       // In place the line is in the cache, and goes back while the next chunk is packed. Any other would be read first.
       char* cached = part.out;
@@ -135,7 +136,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   if (chunks) pack_chunk(0);
   for (uint32_t c = 0; c < chunks; ++c) {
     lane_.wait(locals_[1 - me], packed + c);
-    // The other has read chunk c - 1, of the same parity as c + 1: it packed c after that.
+    // The other has read chunk c - 1, whose place c + 1 may take: it packed c after that.
     bool last = c + 1 == chunks;
     kernels::Beside next = last ? kernels::Beside{} : packed_beside(c + 1);
     reduce_chunk(c, next);
@@ -153,6 +154,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   size_t total = spans.bytes();
   size_t chunk = this->chunk(slot());
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
+  take_turns(total, chunk, chunks);
   uint32_t base = lane_.reserve(2 * chunks);
   auto packed = [&](uint32_t c) { return base + 2 * c; };
   auto reduced = [&](uint32_t c) { return base + 2 * c + 1; };
@@ -170,7 +172,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     InPhase phase(phases_, Phase::Pack);
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
-    char* slot_now = in_slot(me, c & 1);
+    char* slot_now = in_turn(me, c);
     bool around = writing_.around(length);
     double start = now_s();
     if (from_user) {
@@ -189,13 +191,13 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
     auto [first, last] = share_of(length, me, owners);
-    char* result = result_slot(me, c & 1);
+    char* result = result_turn(me, c);
     bool net = layout.hosts() > 1;
     {
       InPhase phase(phases_, Phase::Reduce);
       spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
         size_t offset = start + at;
-        for (int i = 0; i < locals; ++i) sources_[i] = in_slot(i, c & 1) + offset;
+        for (int i = 0; i < locals; ++i) sources_[i] = in_turn(i, c) + offset;
         if (from_user) sources_[me] = part.in;
         char* cached = result + offset;
         char* streamed = net ? nullptr : part.out;
@@ -218,7 +220,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   for (uint32_t c = 0; c < chunks; ++c) {
     lane_.wait_all(packed(c));
     if (owner) reduce_chunk(c);
-    // Owners read this parity of my slot two chunks ago; having seen their results proves they are done.
+    // Owners read what lay there two chunks ago or before; having seen their results proves they are done.
     if (c + 1 < chunks) pack_chunk(c + 1);
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
@@ -228,7 +230,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
       lane_.wait(locals_[other], reduced(c));
       auto [first, last] = share_of(length, other, owners);
       InPhase phase(phases_, Phase::Unpack);
-      spans.unpack(begin + first, begin + last, result_slot(other, c & 1) + first, large);
+      spans.unpack(begin + first, begin + last, result_turn(other, c) + first, large);
     }
   }
 }
