@@ -30,6 +30,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
   for (size_t b : blocks) total += b;
   bool large = total >= kLargeBytes;
   auto rounds = static_cast<uint32_t>((longest + piece - 1) / piece);
+  take_turns(hosts == 1 ? longest : slot(), slot(), rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);
   int me = layout.my_local;
   const auto& neighbours = layout.host_members[layout.my_host];
@@ -45,7 +46,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
     for (int s = 1; s < hosts; ++s) {
       int from = (layout.my_host - s + hosts) % hosts;
       for (int member : layout.carried(from, column)) {
-        if (from == host) visit(member, result_slot(column, k & 1) + offset);
+        if (from == host) visit(member, result_turn(column, k) + offset);
         offset += piece;
       }
     }
@@ -54,7 +55,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
     Pieces pieces;
     if (host == layout.my_host) {
       for (size_t i = static_cast<size_t>(column); i < neighbours.size(); i += static_cast<size_t>(columns))
-        pieces.push_back({in_slot(static_cast<int>(i), k & 1), length(neighbours[i], k)});
+        pieces.push_back({in_turn(static_cast<int>(i), k), length(neighbours[i], k)});
     } else {
       place(column, host, k, [&](int member, char* at) { pieces.push_back({at, length(member, k)}); });
     }
@@ -70,7 +71,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
     {
       InPhase phase(phases_, Phase::Pack);
       mine.each(begin, begin + length(layout.my_index, k),
-                [&](const Span& part, size_t at) { std::memcpy(in_slot(me, k & 1) + at, part.in, part.bytes); });
+                [&](const Span& part, size_t at) { std::memcpy(in_turn(me, k) + at, part.in, part.bytes); });
     }
     lane_.publish(packed);
     if (hosts > 1 && layout.owns_column()) {
@@ -87,7 +88,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
       if (!n) continue;
       lane_.wait(locals_[other], packed);
       InPhase phase(phases_, Phase::Unpack);
-      sinks[member].unpack(begin, begin + n, in_slot(other, k & 1), large);
+      sinks[member].unpack(begin, begin + n, in_turn(other, k), large);
     }
     for (int column = 0; hosts > 1 && column < columns; ++column) {
       if (column != me) lane_.wait(locals_[column], carried_round);

@@ -26,13 +26,16 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
   int my_local = layout.my_local;
   size_t most_locals = 0;
   for (const auto& on_host : layout.host_members) most_locals = std::max(most_locals, on_host.size());
-  size_t piece = slot() / (static_cast<size_t>(n) * (hosts > 1 ? most_locals : 1)) & ~(kPieceAlign - 1);
-  if (piece == 0) piece = slot() / (static_cast<size_t>(n) * most_locals);  // many ranks: less than a line
   size_t longest = 0;
   for (int s = 0; s < n; ++s)
     for (int d = 0; d < n; ++d)
       if (s != d) longest = std::max(longest, pair(s, d));
-  auto rounds = static_cast<uint32_t>((longest + piece - 1) / piece);
+  size_t pieces = static_cast<size_t>(n) * (hosts > 1 ? most_locals : 1);  // in a slot
+  size_t piece = slot() / pieces & ~(kPieceAlign - 1);
+  if (piece == 0) piece = slot() / pieces;  // many ranks: less than a line
+  piece = std::min(piece, (longest + kPieceAlign - 1) & ~(kPieceAlign - 1));
+  auto rounds = piece ? static_cast<uint32_t>((longest + piece - 1) / piece) : 0;
+  take_turns(pieces * piece, slot(), rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);
   const auto& neighbours = layout.host_members[layout.my_host];
 
@@ -46,7 +49,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
     for (int s = 1; s < hosts; ++s)
       for (int member : layout.carried((layout.my_host - s + hosts) % hosts, column)) {
         if (member == source)
-          return result_slot(column, k & 1) + (index * neighbours.size() + static_cast<size_t>(local)) * piece;
+          return result_turn(column, k) + (index * neighbours.size() + static_cast<size_t>(local)) * piece;
         ++index;
       }
     return static_cast<char*>(nullptr);
@@ -60,7 +63,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
     if (k >= 2) lane_.wait_all(done - 6);
     for (int d = 0; d < n; ++d)
       if (d != me && length(me, d, k))
-        std::memcpy(in_slot(my_local, k & 1) + static_cast<size_t>(d) * piece, send[d] + k * piece, length(me, d, k));
+        std::memcpy(in_turn(my_local, k) + static_cast<size_t>(d) * piece, send[d] + k * piece, length(me, d, k));
     lane_.publish(packed);
 
     if (hosts > 1 && layout.owns_column()) {
@@ -78,7 +81,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
               size_t bytes_now = length(source, d, k);
               if (from == layout.my_host) {
                 auto at = std::find(neighbours.begin(), neighbours.end(), source) - neighbours.begin();
-                out.push_back({in_slot(static_cast<int>(at), k & 1) + static_cast<size_t>(d) * piece, bytes_now});
+                out.push_back({in_turn(static_cast<int>(at), k) + static_cast<size_t>(d) * piece, bytes_now});
               } else {
                 out.push_back({travelling[(s - 1) & 1].data() + used, bytes_now});
                 used += bytes_now;
@@ -114,7 +117,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
       size_t bytes_now = length(source, me, k);
       if (!bytes_now) continue;
       lane_.wait(locals_[other], packed);
-      std::memcpy(recv[source] + k * piece, in_slot(other, k & 1) + static_cast<size_t>(me) * piece, bytes_now);
+      std::memcpy(recv[source] + k * piece, in_turn(other, k) + static_cast<size_t>(me) * piece, bytes_now);
     }
     for (int column = 0; hosts > 1 && column < columns; ++column) {
       if (column != my_local) lane_.wait(locals_[column], carried_round);

@@ -33,6 +33,7 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
   int distance = (layout.my_host - root_host + hosts) % hosts;
   size_t piece = chunk(slot());
   auto rounds = static_cast<uint32_t>((bytes + piece - 1) / piece);
+  take_turns(bytes, piece, rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);
 
   for (uint32_t k = 0; k < rounds; ++k) {
@@ -44,14 +45,14 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
     if (k >= 2) lane_.wait_all(done - 6);
     if (root) {
       InPhase phase(phases_, Phase::Pack);
-      std::memcpy(in_slot(me, k & 1), in + begin, length);
+      std::memcpy(in_turn(me, k), in + begin, length);
       lane_.publish(packed);
     }
     if (hosts > 1 && layout.owns_column()) {
       size_t first = length * static_cast<size_t>(me) / static_cast<size_t>(columns);
       size_t last = length * static_cast<size_t>(me + 1) / static_cast<size_t>(columns);
       if (at_root && !root) lane_.wait(locals_[root_local], packed);
-      char* data = (at_root ? in_slot(root_local, k & 1) : result_slot(me, k & 1)) + first;
+      char* data = (at_root ? in_turn(root_local, k) : result_turn(me, k)) + first;
       Pieces share{{data, last - first}};
       if (rounds > 1) {
         if (!at_root) exchange(0, {}, share);
@@ -68,14 +69,14 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
     if (at_root && !root) {
       lane_.wait(locals_[root_local], packed);
       InPhase phase(phases_, Phase::Unpack);
-      std::memcpy(out + begin, in_slot(root_local, k & 1), length);
+      std::memcpy(out + begin, in_turn(root_local, k), length);
     } else if (!at_root) {
       for (int column = 0; column < columns; ++column) {
         size_t first = length * static_cast<size_t>(column) / static_cast<size_t>(columns);
         size_t last = length * static_cast<size_t>(column + 1) / static_cast<size_t>(columns);
         if (column != me) lane_.wait(locals_[column], carried);
         InPhase phase(phases_, Phase::Unpack);
-        std::memcpy(out + begin + first, result_slot(column, k & 1) + first, last - first);
+        std::memcpy(out + begin + first, result_turn(column, k) + first, last - first);
       }
     }
     lane_.publish(done);

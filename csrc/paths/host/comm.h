@@ -86,6 +86,7 @@ class Comm {
     if (!sizes_.chunk) return std::min(slot(), otherwise);
     return std::min(std::max(sizes_.chunk, kLeastChunk), lane_.segment().slot_bytes()) & ~(kPieceAlign - 1);
   }
+  // A collective whose chunks take so much of a slot; all of it, or less if it is shorter than one.
   void take_turns(size_t total, size_t chunk, uint32_t chunks) {
     turns_.begin(2 * lane_.segment().slot_bytes(), std::min(chunk, total), chunks);
   }
@@ -96,7 +97,7 @@ class Comm {
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
   char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
 
-  // Of a chunk of the running reduction.
+  // Of a chunk of the running collective.
   char* in_turn(int local, uint32_t chunk) { return in_slot(local, 0) + turns_.at(chunk); }
   char* result_turn(int local, uint32_t chunk) { return result_slot(local, 0) + turns_.at(chunk); }
 

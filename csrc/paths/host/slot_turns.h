@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the chunks of a reduction lie in the staging memory of a rank: one behind the other and around, from reduction
-// to reduction.
+// Where the chunks of a collective lie in the staging memory of a rank: one behind the other and around, from one
+// collective to the next.
 //
 //   room of 2 MiB    |  256 KiB  |  256 KiB  |  ...  |  256 KiB  |
-//   first reduction      chunk 0
+//   first allreduce      chunk 0
 //   the next                         chunk 0
 //
 // A line that is written again soon is still in the private cache of the core that read it, and has to be called back.
@@ -18,8 +18,8 @@ namespace hvd {
 
 class SlotTurns {
  public:
-  // A reduction in chunks of so many bytes, in a room for two or more of them; nobody reads the room any more. Ranks
-  // that have begun the same reductions agree on where chunks are.
+  // A collective in chunks of so many bytes, in a room for two or more of them; nobody reads the room any more. Ranks
+  // that have begun the same collectives agree on where chunks are.
   void begin(size_t room, size_t chunk, uint32_t chunks) {
     stride_ = std::clamp((chunk + kAlign - 1) / kAlign * kAlign, size_t{1}, room / 2);
     places_ = room / stride_;
