@@ -4,12 +4,28 @@
 #include <algorithm>
 
 namespace hvd {
+namespace {
+
+// Staging memory that a collective goes around: more than a core's own cache holds beside everything else, so that what
+// is written next is not there, and little of the cache that all share. With twice as much, 4 MiB of 4 ranks take a
+// quarter longer; with half as much, 64 KiB of 2 ranks take half as long again.
+constexpr size_t kRoomOfAll = 4 << 20;
+constexpr size_t kRoomOfEach = 1 << 20;
+
+}  // namespace
 
 size_t smallest_slot(const SetLayout& layout) {
   size_t most_locals = 1;
   if (layout.hosts() > 1)
     for (const auto& on_host : layout.host_members) most_locals = std::max(most_locals, on_host.size());
   return std::max({Sizes{}.small, layout.members.size() * kPieceAlign, layout.members.size() * most_locals});
+}
+
+void Comm::take_turns(size_t total, size_t chunk, uint32_t chunks) {
+  size_t longest = std::min(chunk, total);
+  size_t two = 2 * ((longest + kPieceAlign - 1) & ~(kPieceAlign - 1));
+  size_t room = std::max({kRoomOfEach, kRoomOfAll / locals_.size(), two});
+  turns_.begin(std::min(room, 2 * lane_.segment().slot_bytes()), longest, chunks);
 }
 
 Comm::Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout> set)

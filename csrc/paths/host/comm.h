@@ -87,9 +87,7 @@ class Comm {
     return std::min(std::max(sizes_.chunk, kLeastChunk), lane_.segment().slot_bytes()) & ~(kPieceAlign - 1);
   }
   // A collective whose chunks take so much of a slot; all of it, or less if it is shorter than one.
-  void take_turns(size_t total, size_t chunk, uint32_t chunks) {
-    turns_.begin(2 * lane_.segment().slot_bytes(), std::min(chunk, total), chunks);
-  }
+  void take_turns(size_t total, size_t chunk, uint32_t chunks);
   void exchange(int hop, const Pieces& out, const Pieces& in) {
     InPhase phase(phases_, Phase::Wire);
     transport_->exchange(hop, out, in);

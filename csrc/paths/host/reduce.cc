@@ -27,6 +27,10 @@ namespace {
 // again; with twice as much, 64 MiB take longer.
 constexpr size_t kPairChunk = 512 << 10;
 
+// More ranks on one host: bytes of a chunk that each owns, where all of it stays in the caches. Then 4 MiB of 4 ranks
+// take a fifth less than in whole slots.
+constexpr size_t kShare = 128 << 10;
+
 // Share `i` of `n` of a chunk, in whole cache lines: [first, last).
 std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
   size_t lines = (bytes + kPieceAlign - 1) / kPieceAlign;
@@ -152,7 +156,9 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
 void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   size_t item = item_size(how.dtype);
   size_t total = spans.bytes();
-  size_t chunk = this->chunk(slot());
+  bool large = total >= kLargeBytes;
+  bool fits = !large && layout.hosts() == 1;  // between hosts all must cut alike, whatever ranks each has
+  size_t chunk = this->chunk(fits ? kShare * static_cast<size_t>(layout.locals()) : slot());
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   take_turns(total, chunk, chunks);
   uint32_t base = lane_.reserve(2 * chunks);
@@ -162,7 +168,6 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   int owners = layout.hosts() > 1 ? layout.columns : locals;
   int me = layout.my_local;
   bool owner = me < owners;
-  bool large = total >= kLargeBytes;
   bool from_user = owner && how.prescale == 1.0 &&
                    std::all_of(spans.all().begin(), spans.all().end(), [](const Span& s) { return s.in || !s.bytes; });
   kernels::Finish finish{how.postscale, how.divisor};
