@@ -8,7 +8,12 @@
 #include "util/status.h"
 
 namespace hvd {
-namespace {}  // namespace
+namespace {
+
+// Seconds between two looks at which cores the ranks of a crowded host are on, for each of them.
+constexpr double kLookEvery = 50e-6;
+
+}  // namespace
 
 void Lane::check() {
   if (segment_.aborted()) throw JobAborted(segment_.abort_text());
@@ -58,10 +63,17 @@ bool Lane::shares_core(int local_rank, double now) {
   return !roomy_ || segment_.shares_core_with(local_rank, me_, core_, now);
 }
 
+void Lane::even_out(double now) {
+  if (now - looked_at_ < kLookEvery * static_cast<double>(ranks_.size())) return;
+  looked_at_ = now;
+  segment_.even_out(me_, core_, now);
+}
+
 void Lane::wait_until(int local_rank, uint64_t target) {
   RankState& state = segment_.rank(local_rank);
   if (state.progress.load(std::memory_order_acquire) >= target) return;
   double start = now_s();
+  if (!roomy_) even_out(start);
   bool yields = !roomy_ || shares_core(local_rank, start);
   while ((now_s() - start) * 1e6 < spin_us_) {
     for (int i = 0; i < (yields ? 1 : 32); ++i) {

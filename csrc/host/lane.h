@@ -48,12 +48,14 @@ class Lane {
   static constexpr uint32_t kEnd = (1u << 24) - 1;
   void wait_until(int local_rank, uint64_t target);
   bool shares_core(int local_rank, double now);
+  void even_out(double now);
 
   Segment& segment_;
   int me_;
   double spin_us_;
   bool roomy_;
   CoreLeaver core_;
+  double looked_at_ = 0;
   uint64_t seq_ = 0;
   uint32_t next_step_ = 1;
   bool light_ = false;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "util/futex.h"
 #include "util/status.h"
@@ -89,6 +90,21 @@ bool Segment::shares_core_with(int rival, int me, CoreLeaver& core, double now) 
     if (other != me && seen >= 0) CPU_SET(static_cast<size_t>(seen), &taken);
   }
   return !core.leave(now, taken);
+}
+
+void Segment::even_out(int me, CoreLeaver& core, double now) {
+  note_core(me);
+  std::vector<int> core_of(static_cast<size_t>(local_size_));
+  for (int other = 0; other < local_size_; ++other)
+    core_of[static_cast<size_t>(other)] = rank(other).core.load(std::memory_order_relaxed) - 1;
+  cpu_set_t mine;
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) return;
+  int target = evener_core(core_of, me, mine);
+  if (target < 0) return;
+  cpu_set_t taken = mine;
+  CPU_CLR(static_cast<size_t>(target), &taken);
+  core.leave(now, taken);
+  note_core(me);
 }
 
 void Segment::note_last(int local, std::initializer_list<std::string_view> parts) {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace hvd {
 
@@ -32,6 +33,20 @@ inline bool leave_core(const cpu_set_t& taken) {
   if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return false;
   sched_setaffinity(0, sizeof mine, &mine);
   return true;
+}
+
+// Where more ranks than cores are spread unevenly: the core that this rank should move to, or -1. core_of: where each
+// rank was last seen, or -1. Of those on a core the last one moves, to the emptiest, if that has two fewer: with 3
+// ranks on one core and 1 on another everybody waits for the 3.
+inline int evener_core(const std::vector<int>& core_of, int me, const cpu_set_t& mine) {
+  int here = core_of[static_cast<size_t>(me)];
+  auto ranks_on = [&](int core) { return std::count(core_of.begin(), core_of.end(), core); };
+  auto last_here = std::find(core_of.rbegin(), core_of.rend(), here);
+  if (here < 0 || core_of.rend() - last_here - 1 != me) return -1;
+  int best = -1;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<size_t>(core), &mine) && (best < 0 || ranks_on(core) < ranks_on(best))) best = core;
+  return best >= 0 && ranks_on(best) + 2 <= ranks_on(here) ? best : -1;
 }
 
 // Two ranks that wake each other are drawn to one core by the scheduler and then take turns on it, at half the speed;
