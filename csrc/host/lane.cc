@@ -60,7 +60,7 @@ void Lane::wait_all(uint32_t step) {
 // Whether the two take turns on one core. If they can be parted, the one with the higher number moves.
 bool Lane::shares_core(int local_rank, double now) {
   if (!segment_.on_my_core(local_rank)) return false;
-  return !roomy_ || segment_.shares_core_with(local_rank, me_, core_, now);
+  return segment_.shares_core_with(local_rank, me_, core_, now);
 }
 
 void Lane::even_out(double now) {

@@ -86,7 +86,7 @@ bool Segment::shares_core_with(int rival, int me, CoreLeaver& core, double now) 
   if (me < rival) return true;
   cpu_set_t taken = no_cores();
   for (int other = 0; other < local_size_; ++other) {
-    int seen = rank(other).core.load(std::memory_order_relaxed) - 1;
+    int seen = core_of(other);
     if (other != me && seen >= 0) CPU_SET(static_cast<size_t>(seen), &taken);
   }
   return !core.leave(now, taken);
@@ -94,12 +94,11 @@ bool Segment::shares_core_with(int rival, int me, CoreLeaver& core, double now) 
 
 void Segment::even_out(int me, CoreLeaver& core, double now) {
   note_core(me);
-  std::vector<int> core_of(static_cast<size_t>(local_size_));
-  for (int other = 0; other < local_size_; ++other)
-    core_of[static_cast<size_t>(other)] = rank(other).core.load(std::memory_order_relaxed) - 1;
+  std::vector<int> seen;
+  for (int other = 0; other < local_size_; ++other) seen.push_back(core_of(other));
   cpu_set_t mine;
   if (sched_getaffinity(0, sizeof mine, &mine) != 0) return;
-  int target = evener_core(core_of, me, mine);
+  int target = evener_core(seen, me, mine);
   if (target < 0) return;
   cpu_set_t taken = mine;
   CPU_CLR(static_cast<size_t>(target), &taken);

@@ -76,7 +76,9 @@ class Segment {
   }
   // Spinning for a rank that needs this very core keeps it from running, unless every turn offers it the core.
   void note_core(int local) { rank(local).core.store(sched_getcpu() + 1, std::memory_order_relaxed); }
-  bool on_my_core(int local) { return rank(local).core.load(std::memory_order_relaxed) == sched_getcpu() + 1; }
+  // Where it was last seen, or -1.
+  int core_of(int local) { return rank(local).core.load(std::memory_order_relaxed) - 1; }
+  bool on_my_core(int local) { return core_of(local) == sched_getcpu(); }
   // Whether a rank has to share its core with another. Of two on one core, the one with the higher number moves to one
   // where no rank was last seen, if it can.
   bool shares_core(int me, CoreLeaver& core, double now);

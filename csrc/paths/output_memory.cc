@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "util/round.h"
+
 namespace hvd::output_memory {
 namespace {
 
@@ -38,15 +40,13 @@ Pool& pool() {
   return *made;
 }
 
-size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
-
 // On a boundary of huge pages, of which the kernel then clears one instead of 512 small ones at a time.
 char* map(size_t bytes) {
   size_t room = bytes + kHugePage;
   void* mapped = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* start = static_cast<char*>(mapped);
-  size_t before = rounded(reinterpret_cast<uintptr_t>(start), kHugePage) - reinterpret_cast<uintptr_t>(start);
+  size_t before = round_up(reinterpret_cast<uintptr_t>(start), kHugePage) - reinterpret_cast<uintptr_t>(start);
   if (before) munmap(start, before);
   if (size_t after = room - before - bytes) munmap(start + before + bytes, after);
   madvise(start + before, bytes, MADV_HUGEPAGE);
@@ -94,7 +94,7 @@ char* take_block(size_t bytes, size_t* mapped) {
   if (bytes > SIZE_MAX / 2) return nullptr;
   Block block = find(bytes + kHeader);
   if (!block.base) {
-    block.bytes = rounded(bytes + kHeader, kGrain);
+    block.bytes = round_up(bytes + kHeader, kGrain);
     block.base = map(block.bytes);
   }
   *mapped = block.bytes;

@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "paths/cuda/arguments.h"
+#include "util/round.h"
 
 namespace hvd::cuda {
-
-inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
-inline size_t round_up(size_t a, size_t to) { return divide_up(a, to) * to; }
 
 // A reduction by shares: member i owns counts[i] elements; a block does one slot of everybody's share at a time.
 struct ShareTiles {

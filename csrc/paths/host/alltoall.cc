@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "paths/host/comm.h"
+#include "util/round.h"
 
 namespace hvd {
 
@@ -33,7 +34,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
   size_t pieces = static_cast<size_t>(n) * (hosts > 1 ? most_locals : 1);  // in a slot
   size_t piece = slot() / pieces & ~(kPieceAlign - 1);
   if (piece == 0) piece = slot() / pieces;  // many ranks: less than a line
-  piece = std::min(piece, (longest + kPieceAlign - 1) & ~(kPieceAlign - 1));
+  piece = std::min(piece, round_up(longest, kPieceAlign));
   auto rounds = piece ? static_cast<uint32_t>((longest + piece - 1) / piece) : 0;
   take_turns(pieces * piece, slot(), rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);

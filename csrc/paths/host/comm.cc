@@ -22,10 +22,8 @@ size_t smallest_slot(const SetLayout& layout) {
 }
 
 void Comm::take_turns(size_t total, size_t chunk, uint32_t chunks) {
-  size_t longest = std::min(chunk, total);
-  size_t two = 2 * ((longest + kPieceAlign - 1) & ~(kPieceAlign - 1));
-  size_t room = std::max({kRoomOfEach, kRoomOfAll / locals_.size(), two});
-  turns_.begin(std::min(room, 2 * lane_.segment().slot_bytes()), longest, chunks);
+  size_t room = std::max(kRoomOfEach, kRoomOfAll / locals_.size());
+  turns_.begin(room, 2 * lane_.segment().slot_bytes(), std::min(chunk, total), chunks);
 }
 
 Comm::Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout> set)

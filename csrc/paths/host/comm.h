@@ -93,11 +93,11 @@ class Comm {
     transport_->exchange(hop, out, in);
   }
   char* in_slot(int local, int which) { return lane_.segment().in_slot(locals_[local], which); }
-  char* result_slot(int local, int which) { return lane_.segment().result_slot(locals_[local], which); }
-
   // Of a chunk of the running collective.
   char* in_turn(int local, uint32_t chunk) { return in_slot(local, 0) + turns_.at(chunk); }
-  char* result_turn(int local, uint32_t chunk) { return result_slot(local, 0) + turns_.at(chunk); }
+  char* result_turn(int local, uint32_t chunk) {
+    return lane_.segment().result_slot(locals_[local], 0) + turns_.at(chunk);
+  }
 
   void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, bool around);
   void reduce_alone(const Spans& spans, const Reduction& how);

@@ -14,15 +14,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "util/round.h"
+
 namespace hvd {
 
 class SlotTurns {
  public:
-  // A collective in chunks of so many bytes, in a room for two or more of them; nobody reads the room any more. Ranks
-  // that have begun the same collectives agree on where chunks are.
-  void begin(size_t room, size_t chunk, uint32_t chunks) {
-    stride_ = std::clamp((chunk + kAlign - 1) / kAlign * kAlign, size_t{1}, room / 2);
-    places_ = room / stride_;
+  // A collective in chunks of so many bytes, in a room of so many, or as many as two chunks take; `most` are there,
+  // which nobody reads any more. Ranks that have begun the same collectives agree on where chunks are.
+  void begin(size_t room, size_t most, size_t chunk, uint32_t chunks) {
+    stride_ = std::clamp(round_up(chunk, kAlign), size_t{1}, most / 2);
+    places_ = std::clamp(room, 2 * stride_, most) / stride_;
     first_ = (next_ + stride_ - 1) / stride_ % places_;
     next_ = (first_ + chunks) % places_ * stride_;
   }

@@ -37,8 +37,8 @@ struct Beside {
 void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t count);
 
 // The same; the result is finished, and written to dst, to dst2, or to both (either may be null). dst2 is meant
-// to be a large user buffer: with stream, it is written around the cache. As many bytes as
-// the result has are copied beside.
+// to be a large user buffer: with stream, it is written around the cache. As many bytes as the result has are copied
+// beside.
 void reduce2(int dtype, int op, void* dst, void* dst2, const void* const* srcs, int n, size_t count,
              const Finish& finish = {}, bool stream = true, const Beside& beside = {});
 
