@@ -15,11 +15,14 @@ namespace hvd {
 // child for a thread that it does not have.
 class Spares {
  public:
-  // Null: there is none now.
-  void* take() {
+  // Null: there is none now. The next one, of so many bytes, comes from memory meanwhile: who takes one takes more.
+  void* take(size_t bytes) {
     if (busy_.test_and_set(std::memory_order_acquire)) return nullptr;
     void* memory = count_ ? pieces_[--count_] : nullptr;
+    const char* next = count_ ? static_cast<const char*>(pieces_[count_ - 1]) : nullptr;
     busy_.clear(std::memory_order_release);
+    if (next)
+      for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(next + at, 1);
     return memory;
   }
   // False: there are enough now.
@@ -51,7 +54,7 @@ class Reused {
 
   T* allocate(size_t n) {
     if (n == 1 && kReuses)
-      if (void* memory = spares().take()) return static_cast<T*>(memory);
+      if (void* memory = spares().take(sizeof(T))) return static_cast<T*>(memory);
     return static_cast<T*>(::operator new(n * sizeof(T)));
   }
   void deallocate(T* memory, size_t n) {
