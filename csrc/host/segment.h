@@ -9,6 +9,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
@@ -32,6 +33,10 @@ struct Mailbox {
   alignas(64) char bytes[kMailboxBytes];
 };
 
+// Of reductions by their size, from 32 KiB, 64 KiB, ..., 128 MiB on: whether slots are written around the cache.
+constexpr size_t kSlotSizes = 13;
+using SlotWays = std::array<std::atomic<bool>, kSlotSizes>;
+
 struct RankState {
   // Data plane: seq << 24 | step, see Lane. Its low half is the futex word.
   alignas(64) std::atomic<uint64_t> progress;
@@ -42,6 +47,8 @@ struct RankState {
   std::atomic<uint32_t> sleepers;
   // Which QuickRound it is in, counted from 1; 0: none.
   alignas(64) std::atomic<uint32_t> in_round;
+  // For the sets of which it is the first rank of its host; see SlotWriting.
+  alignas(64) SlotWays slot_ways;
   // For the obituary: what this rank was last doing. A torn read is harmless.
   alignas(64) char last[192];
 };

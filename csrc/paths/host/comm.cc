@@ -31,6 +31,7 @@ Comm::Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout
   if (layout.my_host >= 0)
     for (int index : layout.host_members[layout.my_host])
       locals_.push_back(topology.local_rank_of[layout.members[index]]);
+  if (!locals_.empty()) writing_.follow(lane.segment().rank(locals_[0]).slot_ways, layout.my_local == 0);
 }
 
 void Comm::settle() {

@@ -40,6 +40,20 @@ std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
   return {cut(i), cut(i + 1)};
 }
 
+// Work without the waits in between.
+class Stopwatch {
+ public:
+  Stopwatch() { go_on(); }
+  void clear() { seconds_ = 0; }
+  void go_on() { since_ = now_s(); }
+  void stop() { seconds_ += now_s() - since_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  double since_ = 0;
+  double seconds_ = 0;
+};
+
 }  // namespace
 
 void Comm::pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, bool around) {
@@ -99,6 +113,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   size_t chunk = this->chunk(kPairChunk);
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   take_turns(total, chunk, chunks);
+  writing_.begin(total, chunks);
   uint32_t packed = lane_.reserve(chunks);
   int me = layout.my_local;
   bool large = total >= kLargeBytes;
@@ -107,24 +122,22 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   auto pack_chunk = [&](uint32_t c) {
     InPhase phase(phases_, Phase::Pack);
     size_t begin = c * chunk;
-    size_t length = std::min(chunk, total - begin);
-    double start = now_s();
-    pack(spans, begin, begin + length, in_turn(me, c), how, writing_.around(length));
-    writing_.took(length, now_s() - start);
+    pack(spans, begin, std::min(total, begin + chunk), in_turn(me, c), how, writing_.around(c));
     lane_.publish(packed + c);
   };
 
   // Chunk c, where it can be packed while the one before it is reduced: the loads of one wait beside the stores of the
   // other, and 64 MiB take 5% less time in place, 18% less out of place.
   auto packed_beside = [&](uint32_t c) -> kernels::Beside {
-    if ((c + 1) * chunk > total || how.prescale != 1.0 || writing_.by_itself(chunk)) return {};
+    if ((c + 1) * chunk > total || how.prescale != 1.0) return {};
     Span both = spans.within((c - 1) * chunk, (c + 1) * chunk);
     if (!both.bytes) return {};
-    return {both.in + chunk, in_turn(me, c)};
+    return {both.in + chunk, in_turn(me, c), writing_.around(c)};
   };
 
   auto reduce_chunk = [&](uint32_t c, const kernels::Beside& beside) {
     InPhase phase(phases_, Phase::Reduce);
+    uint64_t in_memory = writing_.around(c) ? 1U << (1 - me) : 0;
     spans.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
       if (!part.out) return;
       const void* sources[2] = {in_turn(0, c) + at, in_turn(1, c) + at};
@@ -133,23 +146,26 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
       char* cached = part.out;
       char* streamed = nullptr;
       if (large && part.in != part.out) std::swap(cached, streamed);
-      kernels::reduce2(how.dtype, how.op, cached, streamed, sources, 2, part.bytes / item, finish, true, beside);
+      kernels::reduce2(how.dtype, how.op, cached, streamed, sources, 2, part.bytes / item, finish, true, beside,
+                       in_memory);
     });
   };
 
+  Stopwatch spent;
   if (chunks) pack_chunk(0);
+  spent.stop();
   for (uint32_t c = 0; c < chunks; ++c) {
     lane_.wait(locals_[1 - me], packed + c);
     // The other has read chunk c - 1, whose place c + 1 may take: it packed c after that.
     bool last = c + 1 == chunks;
     kernels::Beside next = last ? kernels::Beside{} : packed_beside(c + 1);
+    if (chunks > 1) spent.clear();
+    spent.go_on();
     reduce_chunk(c, next);
-    if (next.to) {
-      writing_.passed();
-      lane_.publish(packed + c + 1);
-    } else if (!last) {
-      pack_chunk(c + 1);
-    }
+    if (next.to) lane_.publish(packed + c + 1);
+    else if (!last) pack_chunk(c + 1);
+    spent.stop();
+    if (chunks == 1 || !last) writing_.took(last ? c : c + 1, c, std::min(chunk, total), spent.seconds());
   }
 }
 
@@ -161,6 +177,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   size_t chunk = this->chunk(fits ? kShare * static_cast<size_t>(layout.locals()) : slot());
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   take_turns(total, chunk, chunks);
+  writing_.begin(total, chunks);
   uint32_t base = lane_.reserve(2 * chunks);
   auto packed = [&](uint32_t c) { return base + 2 * c; };
   auto reduced = [&](uint32_t c) { return base + 2 * c + 1; };
@@ -172,14 +189,16 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
                    std::all_of(spans.all().begin(), spans.all().end(), [](const Span& s) { return s.in || !s.bytes; });
   kernels::Finish finish{how.postscale, how.divisor};
   sources_.resize(locals);
+  Stopwatch spent[2];  // on chunks with an even and with an odd number
 
   auto pack_chunk = [&](uint32_t c) {
     InPhase phase(phases_, Phase::Pack);
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
     char* slot_now = in_turn(me, c);
-    bool around = writing_.around(length);
-    double start = now_s();
+    bool around = writing_.around(c);
+    spent[c & 1].clear();
+    spent[c & 1].go_on();
     if (from_user) {
       // My own share is read from the tensor itself.
       auto [first, last] = share_of(length, me, owners);
@@ -188,7 +207,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     } else {
       pack(spans, begin, begin + length, slot_now, how, around);
     }
-    writing_.took(length, now_s() - start);
+    spent[c & 1].stop();
     lane_.publish(packed(c));
   };
 
@@ -200,16 +219,20 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     bool net = layout.hosts() > 1;
     {
       InPhase phase(phases_, Phase::Reduce);
+      bool around = writing_.around(c);
+      spent[c & 1].go_on();
       spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
         size_t offset = start + at;
         for (int i = 0; i < locals; ++i) sources_[i] = in_turn(i, c) + offset;
         if (from_user) sources_[me] = part.in;
         char* cached = result + offset;
         char* streamed = net ? nullptr : part.out;
-        if (!net && writing_.around()) std::swap(cached, streamed);
+        if (!net && around) std::swap(cached, streamed);
         kernels::reduce2(how.dtype, how.op, cached, streamed, sources_.data(), locals, part.bytes / item,
-                         net ? kernels::Finish{} : finish, large || streamed == result + offset);
+                         net ? kernels::Finish{} : finish, large || streamed == result + offset, {},
+                         around ? ~uint64_t{0} : 0);
       });
+      spent[c & 1].stop();
     }
     if (net && last > first) {
       net_reduce(result + first, (last - first) / item, how.dtype, how.op);
@@ -235,8 +258,11 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
       lane_.wait(locals_[other], reduced(c));
       auto [first, last] = share_of(length, other, owners);
       InPhase phase(phases_, Phase::Unpack);
+      spent[c & 1].go_on();
       spans.unpack(begin + first, begin + last, result_turn(other, c) + first, large);
+      spent[c & 1].stop();
     }
+    writing_.took(c, c, length, spent[c & 1].seconds());
   }
 }
 

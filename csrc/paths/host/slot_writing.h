@@ -2,65 +2,99 @@
 // How a rank writes what the others of its host read next: into its cache, from where they fetch it, or around it.
 //
 // Through the cache is faster where the cores share one. Where they do not, as those of two sockets, every line has to
-// be called back from whoever read it last: 2.4 GB/s, where memory takes 8. Nothing says so beforehand, and a virtual
-// machine may be moved from the one to the other at any time. So one chunk in a while goes the other way, and both are
-// timed.
+// be called back from whoever read it last, and fetched from the cache of whoever wrote it: 64 MiB of two ranks take 11
+// ms that way, and 5 through memory. Nothing says so beforehand, a virtual machine may be moved from the one to the
+// other at any time, and small reductions may differ from large ones. So for each size both ways are timed now and
+// then:
+//
+//   chunk of reductions of about one size    0 ..        16 ..     22 ..    28 ..
+//   its way                                  through     through   around   what was faster
+//
+// and again from chunks 32, 64, 128, ..., 1024, 2048, 3072, ... on.
+// All ranks of a host count the same chunks, so a chunk in question is read as it was written: times are of both. One
+// rank decides for all: what it finds out is in the memory they share, where the others look.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+
+#include "host/segment.h"
 
 namespace hvd {
 
 class SlotWriting {
  public:
-  // Whether the next chunk, of so many bytes, goes around the cache.
-  bool around(size_t bytes) const {
-    if (bytes < kLeast) return false;
-    return around_ != is_trial();
+  // Where the ranks of a set find what its first one decides.
+  void follow(SlotWays& decided, bool decides) {
+    decided_ = &decided;
+    decides_ = decides;
   }
-  // Whether the next chunk is to be written by itself, so that its time says something. Any other goes through the
-  // cache and may be written along with other work; passed() counts it.
-  bool by_itself(size_t bytes) const { return bytes >= kLeast && (around_ || chunks_ % kTrial >= kTrial - 2); }
-  void passed() {
-    ++chunks_;
-    seldom_ = true;
+  // A reduction of so many bytes, in so many chunks.
+  void begin(size_t bytes, uint32_t chunks) {
+    may_ = decided_ && bytes >= kLeast;
+    if (!may_) return;
+    size_ = std::min<size_t>(std::bit_width(bytes / kLeast), kSlotSizes) - 1;
+    first_ = counts_[size_];
+    counts_[size_] += chunks;
   }
-  // A chunk that went as around() said took so long.
-  void took(size_t bytes, double seconds) {
-    if (bytes < kLeast) return;
-    const bool trial = is_trial();
-    double& cost = cost_[around_ != trial];
-    const double now = seconds / static_cast<double>(bytes);
-    // What is tried once in a while is as it was just now; what goes on may have been disturbed just now.
-    cost = trial || cost == 0 ? now : cost + (std::min(now, 2 * cost) - cost) / (seldom_ ? 2 : 8);
-    seldom_ = false;
-    ++chunks_;
-    if (!fixed_ && cost_[0] > 0 && cost_[1] > 0) around_ = cost_[0] > kGain * cost_[1];
+  // Whether a chunk of it goes around the cache.
+  bool around(uint32_t chunk) const {
+    if (!may_) return false;
+    if (fixed_) return *fixed_;
+    std::optional<bool> trial = tried(chunk);
+    return trial ? *trial : (*decided_)[size_].load(std::memory_order_relaxed);
   }
-  // What goes on; for what is not timed.
-  bool around() const { return around_; }
+  // What was written as chunk `written` and read as chunk `read` took this rank so many seconds, waits left out.
+  void took(uint32_t written, uint32_t read, size_t bytes, double seconds) {
+    if (!may_ || !decides_) return;
+    std::optional<bool> way = tried(written);
+    if (!way && !tried(read)) return decide();
+    if (way != tried(read)) return;
+    double& least =
+        least_[size_][*way];  // others are disturbed: a rank that loses its core does so in one or two of them
+    const double cost = seconds / static_cast<double>(bytes);
+    if (least == 0 || cost < least) least = cost;
+  }
 
-  // For tests: always so, but for the trials.
-  void fix(bool around) {
-    around_ = around;
-    fixed_ = true;
-  }
+  // For tests: always so.
+  void fix(bool around) { fixed_ = around; }
 
  private:
   static constexpr size_t kLeast = 32 << 10;
-  static constexpr uint32_t kTrial = 64;
-  // Whoever reads it from memory pays, too.
-  static constexpr double kGain = 2;
+  static constexpr uint32_t kCycle = 1024;
+  static constexpr uint32_t kFirst = 16;  // by then the slots have their memory
+  static constexpr uint32_t kTrials = 6;
+  static constexpr double kGain = 1.05;  // where there is no difference, memory is left to others
 
-  bool is_trial() const { return chunks_ % kTrial == kTrial - 1; }
+  // The way that is tried with a chunk, if any.
+  std::optional<bool> tried(uint32_t chunk) const {
+    const uint32_t at = first_ + chunk;
+    if (at < kFirst) return std::nullopt;
+    const uint32_t since = at < kCycle ? at - std::bit_floor(at) : at % kCycle;
+    if (since >= 2 * kTrials) return std::nullopt;
+    return since >= kTrials;
+  }
+  void decide() {
+    auto& [through, around] = least_[size_];
+    if (through > 0 && around > 0) (*decided_)[size_].store(through > kGain * around, std::memory_order_relaxed);
+    through = around = 0;
+  }
 
-  bool around_ = false;
-  bool fixed_ = false;
-  bool seldom_ = false;  // the last chunk was not timed
-  uint32_t chunks_ = 0;
-  double cost_[2] = {0, 0};  // seconds a byte: through the cache, around it
+  SlotWays* decided_ = nullptr;
+  bool decides_ = false;
+  std::optional<bool> fixed_;
+  // By size: chunks so far, and seconds a byte through the cache and around it.
+  std::array<uint32_t, kSlotSizes> counts_{};
+  double least_[kSlotSizes][2] = {};
+  // Of the running reduction.
+  size_t size_ = 0;
+  uint32_t first_ = 0;
+  bool may_ = false;
 };
 
 }  // namespace hvd

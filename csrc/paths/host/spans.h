@@ -39,7 +39,7 @@ class Spans {
 };
 
 // Writing around the cache only pays for results that do not fit into it.
-constexpr size_t kLargeBytes = 8 << 20;
+constexpr size_t kLargeBytes = 16 << 20;
 
 inline size_t Spans::index_at(size_t offset) const {
   size_t low = 0;

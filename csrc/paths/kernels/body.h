@@ -21,6 +21,18 @@ constexpr int kFanIn = 8;            // source streams read side by side; the pr
 constexpr size_t kBlock = 256;       // vectors of partial results kept in L1 when there are more sources
 constexpr size_t kStreamMin = 4096;  // bytes; below, going around the cache costs more than it saves
 
+// What lies in memory is asked for so many bytes ahead of its use. A core's own prefetcher runs less far ahead: with it
+// alone 1 to 16 MiB of two ranks take half as long again, 64 MiB a fifth.
+constexpr size_t kAhead = 8192;
+
+// For a step of kBytes at `i`; nothing from `end` on, where somebody else may be writing.
+template <size_t kBytes>
+HVD_INLINE void fetch_ahead(const void* p, size_t i, size_t end) {
+  constexpr size_t kLine = 64;
+  if (i + kAhead >= end) return;
+  for (size_t o = 0; o < kBytes; o += kLine) __builtin_prefetch(at(p, i + kAhead + o));
+}
+
 // Elements until p is a multiple of the vector size, or -1 if it never is.
 template <class L>
 HVD_INLINE ptrdiff_t head(const void* p) {
@@ -41,6 +53,7 @@ struct Reducer {
   const Epilogue epilogue;
   const Beside beside;
   const bool streaming;
+  bool beside_around = false;
 
   HVD_INLINE void put(size_t i, Acc acc, bool stream_it) const {
     if (epilogue.any) acc = L::finish(acc, epilogue);
@@ -82,10 +95,17 @@ struct Reducer {
     }
   }
 
+  HVD_INLINE void fetch_sources(size_t i, size_t end) const {
+    if (!args.in_memory) return;
+    for (int s = 0; s < args.n; ++s)
+      if (args.in_memory >> s & 1) fetch_ahead<kUnroll * sizeof(Raw)>(args.srcs[s], i * kItem, end * kItem);
+  }
+
   // [begin, end) is a whole number of unrolled steps.
   void few_sources(size_t begin, size_t end) const {
     for (size_t i = begin; i < end; i += kUnroll * kLanes) {
       Acc acc[kUnroll];
+      fetch_sources(i, end);
       gather(i, 0, args.n, acc);
       for (size_t u = 0; u < kUnroll; ++u) put(i + u * kLanes, acc[u], streaming);
     }
@@ -94,11 +114,15 @@ struct Reducer {
   void two_sources(size_t begin, size_t end) const {
     for (size_t i = begin; i < end; i += kUnroll * kLanes) {
       Acc acc[kUnroll];
+      fetch_sources(i, end);
+      if (beside_around) fetch_ahead<kUnroll * sizeof(Raw)>(beside.from, i * kItem, end * kItem);
       gather(i, 0, 2, acc);
       if (beside.to) {
         for (size_t u = 0; u < kUnroll; ++u) {
           const size_t o = (i + u * kLanes) * kItem;
-          store(at(beside.to, o), load<Raw>(at(beside.from, o)));
+          const Raw raw = load<Raw>(at(beside.from, o));
+          if (beside_around) stream(at(beside.to, o), raw);
+          else store(at(beside.to, o), raw);
         }
       }
       for (size_t u = 0; u < kUnroll; ++u) put(i + u * kLanes, acc[u], streaming);
@@ -137,12 +161,13 @@ struct Reducer {
     }
   }
 
-  void all() const {
+  void all() {
     size_t i = 0;
     if (streaming) {
       i = smaller(size_t(head<L>(args.dst2)), args.count);
       if (i) part(0, i);
     }
+    beside_around = beside.to && beside.around && head<L>(at(beside.to, i * kItem)) == 0;
     const size_t end = i + (args.count - i) / (kUnroll * kLanes) * (kUnroll * kLanes);
     copy_beside(0, args.n == 2 ? i : args.count);
     if (args.n == 2) {
@@ -154,7 +179,7 @@ struct Reducer {
       many_sources(i, end);
     }
     for (i = end; i < args.count; i += kLanes) part(i, smaller(kLanes, args.count - i));
-    if (streaming) fence();
+    if (streaming || beside_around) fence();
   }
 };
 
@@ -294,6 +319,7 @@ void copy_around_cache(void* dst, const void* src, size_t bytes) {
   __builtin_memcpy(dst, src, i);
   for (; i + kUnroll * sizeof(Raw) <= bytes; i += kUnroll * sizeof(Raw)) {
     Raw v[kUnroll];
+    fetch_ahead<kUnroll * sizeof(Raw)>(src, i, bytes);
     for (size_t u = 0; u < kUnroll; ++u) v[u] = load<Raw>(at(src, i + u * sizeof(Raw)));
     for (size_t u = 0; u < kUnroll; ++u) stream(at(dst, i + u * sizeof(Raw)), v[u]);
   }

@@ -56,8 +56,8 @@ void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t
 }
 
 void reduce2(int dtype, int op, void* dst, void* dst2, const void* const* srcs, int n, size_t count,
-             const Finish& finish, bool stream, const Beside& beside) {
-  if (count) table().reduce[dtype][op_index(op)]({dst, dst2, srcs, n, count, &finish, stream, &beside});
+             const Finish& finish, bool stream, const Beside& beside, uint64_t in_memory) {
+  if (count) table().reduce[dtype][op_index(op)]({dst, dst2, srcs, n, count, &finish, stream, &beside, in_memory});
 }
 
 void scale(int dtype, void* dst, const void* src, size_t count, double factor) {

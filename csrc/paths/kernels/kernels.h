@@ -27,7 +27,8 @@ struct Finish {
 // Memory that a reduction copies while it is at it: its loads and stores wait beside those of the reduction.
 struct Beside {
   const void* from = nullptr;
-  void* to = nullptr;  // null: nothing
+  void* to = nullptr;   // null: nothing
+  bool around = false;  // the cache
 };
 
 // dst[i] = srcs[0][i] op srcs[1][i] op ..., n >= 1. dst may be exactly one of the srcs, never a shifted one.
@@ -38,9 +39,9 @@ void reduce(int dtype, int op, void* dst, const void* const* srcs, int n, size_t
 
 // The same; the result is finished, and written to dst, to dst2, or to both (either may be null). dst2 is meant
 // to be a large user buffer: with stream, it is written around the cache. As many bytes as the result has are copied
-// beside.
+// beside. `in_memory`: sources, a bit each from the first on, that lie in nobody's cache and are asked for ahead.
 void reduce2(int dtype, int op, void* dst, void* dst2, const void* const* srcs, int n, size_t count,
-             const Finish& finish = {}, bool stream = true, const Beside& beside = {});
+             const Finish& finish = {}, bool stream = true, const Beside& beside = {}, uint64_t in_memory = 0);
 
 // dst = src * factor; dst may equal src.
 void scale(int dtype, void* dst, const void* src, size_t count, double factor);

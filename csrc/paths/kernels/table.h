@@ -25,6 +25,7 @@ struct ReduceArgs {
   const Finish* finish;
   bool stream;
   const Beside* beside;
+  uint64_t in_memory;
 };
 
 struct Table {

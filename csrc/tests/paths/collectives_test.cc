@@ -96,8 +96,8 @@ TEST(allreduce_around_the_cache) {
 }
 
 // Two ranks write large results around the cache unless they are in place: next to each other, and at any address.
-// Most chunks are packed while the one before is reduced; there are enough for some to be packed by themselves, to be
-// timed, as is one that is cut short or that holds two tensors.
+// Most chunks are packed while the one before is reduced, through the cache and around it; by itself one that is cut
+// short or that holds two tensors.
 TEST(large_allreduce_of_two_ranks) {
   World world({2}, 1 << 20);
   const size_t count = (kLargeBytes / 4) / 2 + 999;

@@ -4,92 +4,113 @@
 #include "tests/check.h"
 
 using namespace hvd;
+using namespace hvd::testing;
 
 namespace {
 
-constexpr size_t kChunk = 256 << 10;
+constexpr size_t kChunk = 512 << 10;
 
 struct Machine {
-  double through, around;  // nanoseconds a byte
+  double through, around;  // nanoseconds a byte, written and read
 };
 constexpr Machine kNear{0.05, 0.11};
-constexpr Machine kFar{0.42, 0.12};
+constexpr Machine kFar{0.16, 0.04};
 
-// So many chunks; returns how many went around the cache.
-int write(SlotWriting& writing, const Machine& machine, int chunks) {
-  int around = 0;
-  for (int i = 0; i < chunks; ++i) {
-    const bool now = writing.around(kChunk);
-    around += now;
-    writing.took(kChunk, double(kChunk) * 1e-9 * (now ? machine.around : machine.through));
+// One rank, which decides.
+struct Rank {
+  SlotWays ways{};
+  SlotWriting writing;
+  int steps = 0;
+  Rank() { writing.follow(ways, true); }
+
+  // Reductions of so many bytes, one after the other; each chunk is packed while the one before it is reduced. Returns
+  // how many chunks went around the cache. Every third step is disturbed for so many seconds.
+  int reduce(const Machine& machine, size_t bytes, int times, double disturbed = 0) {
+    int around = 0;
+    for (int i = 0; i < times; ++i) {
+      const auto chunks = static_cast<uint32_t>((bytes + kChunk - 1) / kChunk);
+      const size_t chunk = std::min(bytes, kChunk);
+      writing.begin(bytes, chunks);
+      for (uint32_t c = 0; c < chunks; ++c) {
+        const uint32_t written = c + 1 < chunks ? c + 1 : c;
+        if (written == c && chunks > 1) break;
+        const bool now = writing.around(c);
+        const double cost = (cost_of(machine, writing.around(written)) + cost_of(machine, now)) / 2;
+        writing.took(written, c, chunk, double(chunk) * 1e-9 * cost + (++steps % 3 ? 0 : disturbed));
+      }
+      for (uint32_t c = 0; c < chunks; ++c) around += writing.around(c);
+    }
+    return around;
   }
-  return around;
-}
+  static double cost_of(const Machine& machine, bool around) { return around ? machine.around : machine.through; }
+};
+
+constexpr size_t kSizesTried[] = {32 << 10, 100 << 10, 512 << 10, 3 << 20, 16 << 20, size_t{100} << 20};
 
 }  // namespace
 
-TEST(the_faster_way_is_taken_and_changes_with_the_machine) {
-  SlotWriting writing;
-  CHECK(write(writing, kNear, 640) <= 10);
-  CHECK(!writing.around());
-  write(writing, kFar, 64);
-  CHECK(writing.around());
-  CHECK(write(writing, kFar, 640) >= 630);
-  write(writing, kNear, 64);
-  CHECK(!writing.around());
+TEST(the_faster_way_is_taken_for_each_size_and_changes_with_the_machine) {
+  for (size_t bytes : kSizesTried) {
+    Rank rank;
+    const auto chunks = static_cast<int>((bytes + kChunk - 1) / kChunk);
+    const int times = 3 * 1024 / chunks + 1;
+    const Case c("bytes", bytes);
+    CHECK(rank.reduce(kNear, bytes, times) <= 3072 / 16);  // trials
+    rank.reduce(kFar, bytes, times);
+    CHECK(rank.reduce(kFar, bytes, times) >= times * chunks - 3072 / 16);
+    rank.reduce(kNear, bytes, times);
+    CHECK(rank.reduce(kNear, bytes, times) <= 3072 / 16);
+  }
 }
 
-TEST(a_disturbed_chunk_changes_nothing) {
-  SlotWriting writing;
-  write(writing, kNear, 128);
-  writing.took(kChunk, 4e-3);  // somebody else had the core
-  CHECK(write(writing, kNear, 128) <= 2);
-  CHECK(!writing.around());
-  write(writing, kFar, 128);
-  writing.took(kChunk, 4e-3);
-  CHECK(writing.around());
+TEST(the_first_verdict_comes_within_28_chunks) {
+  Rank rank;
+  rank.reduce(kFar, kChunk, 29);
+  CHECK_EQ(rank.reduce(kFar, kChunk, 3), 3);
 }
 
-// Chunks that may be written along with other work are; returns how many were written by themselves.
-int write_along(SlotWriting& writing, const Machine& machine, int chunks) {
-  int by_itself = 0;
-  for (int i = 0; i < chunks; ++i) {
-    if (writing.by_itself(kChunk)) {
-      ++by_itself;
-      write(writing, machine, 1);
-    } else {
-      CHECK(!writing.around(kChunk));
-      writing.passed();
+TEST(sizes_do_not_decide_for_each_other) {
+  Rank rank;
+  rank.reduce(kFar, 64 << 20, 8);
+  rank.reduce(kNear, 128 << 10, 100);
+  CHECK(rank.ways[11].load() && !rank.ways[2].load());
+  CHECK(rank.reduce(kFar, 64 << 20, 8) > 900);
+}
+
+TEST(a_rank_that_loses_its_core_changes_nothing) {
+  for (size_t bytes : {kChunk, size_t{16} << 20}) {
+    Rank near;
+    near.reduce(kNear, bytes, 2048, 4e-3);
+    for (const auto& way : near.ways) CHECK(!way.load());
+    Rank far;
+    far.reduce(kFar, bytes, 2048, 4e-3);
+    CHECK(far.ways[bytes == kChunk ? 4 : 9].load());
+  }
+}
+
+// Chunks that are tried are the same on all ranks, and so is what follows from them.
+TEST(others_follow_the_rank_that_decides) {
+  Rank first;
+  SlotWriting second;
+  second.follow(first.ways, false);
+  int around = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const size_t bytes = kSizesTried[i % 4];
+    second.begin(bytes, static_cast<uint32_t>((bytes + kChunk - 1) / kChunk));
+    first.writing.begin(bytes, static_cast<uint32_t>((bytes + kChunk - 1) / kChunk));
+    for (uint32_t c = 0; c * kChunk < bytes; ++c) {
+      CHECK_EQ(second.around(c), first.writing.around(c));
+      around += second.around(c);
+      first.writing.took(c, c, bytes, double(bytes) * 1e-9 * Rank::cost_of(kFar, first.writing.around(c)));
+      second.took(c, c, bytes, 1.0);  // nobody listens
     }
   }
-  return by_itself;
+  CHECK(around > 2000);
 }
 
-TEST(chunks_written_along_with_other_work_leave_enough_to_be_timed) {
-  SlotWriting writing;
-  CHECK_EQ(write_along(writing, kNear, 640), 20);
-  CHECK(!writing.around());
-  write_along(writing, kFar, 256);
-  CHECK(writing.around());
-  CHECK_EQ(write_along(writing, kFar, 640), 640);
-  write_along(writing, kNear, 128);
-  CHECK(!writing.around());
-}
-
-TEST(a_disturbed_chunk_among_those_written_along_changes_nothing) {
-  SlotWriting writing;
-  write_along(writing, kNear, 640 - 2);
-  CHECK(writing.by_itself(kChunk));
-  writing.took(kChunk, 4e-3);
-  write_along(writing, kNear, 1);
-  CHECK(!writing.around());
-}
-
-TEST(small_chunks_stay_in_the_cache_and_are_not_timed) {
-  SlotWriting writing;
-  write(writing, kFar, 64);
-  CHECK(writing.around());
-  CHECK(!writing.around(4096));
-  writing.took(4096, 1.0);
-  CHECK(writing.around());
+TEST(small_reductions_stay_in_the_cache) {
+  Rank rank;
+  for (auto& way : rank.ways) way = true;
+  CHECK_EQ(rank.reduce(kFar, (32 << 10) - 4, 100), 0);
+  CHECK(rank.reduce(kFar, 32 << 10, 10) == 10);
 }

@@ -35,7 +35,7 @@ struct Point {
   size_t count, offset;
   bool in_place = false, second = false;
   kernels::Finish finish = {};
-  bool beside = false;
+  bool beside = false, in_memory = false;
 };
 
 void check_point(const Point& p, std::mt19937_64& random) {
@@ -53,18 +53,18 @@ void check_point(const Point& p, std::mt19937_64& random) {
   Buffer copied(bytes, (p.offset * 5) % 64), copy(bytes, (p.offset * 7) % 64);
   for (size_t i = 0; i < bytes; ++i) static_cast<char*>(copied.data())[i] = char(random());
   kernels::Beside beside;
-  if (p.beside) beside = {copied.data(), copy.data()};
+  if (p.beside) beside = {copied.data(), copy.data(), p.in_memory};
 
   Buffer& dst = p.in_place ? sources[p.n - 1] : out;
-  if (p.second || p.beside || p.finish.divisor != 1 || p.finish.postscale != 1.0) {
+  if (p.second || p.beside || p.in_memory || p.finish.divisor != 1 || p.finish.postscale != 1.0) {
     kernels::reduce2(p.dtype, p.op, dst.data(), p.second ? second.data() : nullptr, pointers.data(), p.n, p.count,
-                     p.finish, true, beside);
+                     p.finish, true, beside, p.in_memory ? ~uint64_t{2} : 0);
   } else {
     kernels::reduce(p.dtype, p.op, dst.data(), pointers.data(), p.n, p.count);
   }
   const Case c(kernels::simd_level(), dtype_name(p.dtype), "op", p.op, "n", p.n, "count", p.count, "offset", p.offset,
-               p.in_place ? "in place" : "", p.second ? "two outputs" : "", p.beside ? "beside" : "", "finish",
-               p.finish.postscale, p.finish.divisor);
+               p.in_place ? "in place" : "", p.second ? "two outputs" : "", p.beside ? "beside" : "",
+               p.in_memory ? "in memory" : "", "finish", p.finish.postscale, p.finish.divisor);
   CHECK_EQ(first_difference(p.dtype, dst.data(), expected.data(), p.count), p.count);
   CHECK(dst.guards_intact());
   if (p.second) {
@@ -138,12 +138,22 @@ TEST(memory_copied_beside) {
     for (int n : {1, 2, 3, 9}) {
       for (size_t offset : {size_t(0), item, 5 * item, size_t(1)}) {
         for (size_t bytes : {1, 700, 4096, 9001}) {
-          for (bool second : {false, true}) {
-            check_point({dtype, op, n, bytes / item + 1, offset, false, second, {}, true}, random);
+          for (bool around : {false, true}) {
+            for (bool second : {false, true}) {
+              check_point({dtype, op, n, bytes / item + 1, offset, false, second, {}, true, around}, random);
+            }
+            check_point({dtype, op, n, bytes / item + 1, offset, true, false, {}, true, around}, random);
           }
-          check_point({dtype, op, n, bytes / item + 1, offset, true, false, {}, true}, random);
         }
       }
+    }
+  });
+}
+
+TEST(sources_that_are_asked_for_ahead) {
+  for_each_type_and_op([](int dtype, int op, std::mt19937_64& random) {
+    for (int n : {1, 2, 3, 9, 70}) {
+      check_point({dtype, op, n, 20003 / item_size(dtype), 1, false, true, {}, false, true}, random);
     }
   });
 }
