@@ -33,7 +33,7 @@ struct Mailbox {
   alignas(64) char bytes[kMailboxBytes];
 };
 
-// Of reductions by their size, from 32 KiB, 64 KiB, ..., 128 MiB on: whether slots are written around the cache.
+// Of collectives by their size, from 32 KiB, 64 KiB, ..., 128 MiB on: whether slots are written around the cache.
 constexpr size_t kSlotSizes = 13;
 using SlotWays = std::array<std::atomic<bool>, kSlotSizes>;
 
@@ -48,7 +48,8 @@ struct RankState {
   // Which QuickRound it is in, counted from 1; 0: none.
   alignas(64) std::atomic<uint32_t> in_round;
   // For the sets of which it is the first rank of its host; see SlotWriting.
-  alignas(64) SlotWays slot_ways;
+  alignas(64) SlotWays reducing;
+  SlotWays copying;
   // For the obituary: what this rank was last doing. A torn read is harmless.
   alignas(64) char last[192];
 };

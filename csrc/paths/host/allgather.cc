@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "paths/host/comm.h"
+#include "util/clock.h"
 
 namespace hvd {
 
@@ -31,6 +32,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
   bool large = total >= kLargeBytes;
   auto rounds = static_cast<uint32_t>((longest + piece - 1) / piece);
   take_turns(hosts == 1 ? longest : slot(), slot(), rounds);
+  copying_.begin(longest, rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);
   int me = layout.my_local;
   const auto& neighbours = layout.host_members[layout.my_host];
@@ -63,6 +65,8 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
   };
 
   for (uint32_t k = 0; k < rounds; ++k) {
+    double start = now_s();
+    bool around = copying_.around(k);
     uint32_t packed = base + 3 * k;
     uint32_t carried_round = packed + 1;
     uint32_t done = packed + 2;
@@ -71,7 +75,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
     {
       InPhase phase(phases_, Phase::Pack);
       mine.each(begin, begin + length(layout.my_index, k),
-                [&](const Span& part, size_t at) { std::memcpy(in_turn(me, k) + at, part.in, part.bytes); });
+                [&](const Span& part, size_t at) { copy(in_turn(me, k) + at, part.in, part.bytes, around); });
     }
     lane_.publish(packed);
     if (hosts > 1 && layout.owns_column()) {
@@ -98,6 +102,7 @@ void Comm::allgather(const Spans& mine, const std::vector<size_t>& blocks, const
                 [&](int member, const char* at) { sinks[member].unpack(begin, begin + length(member, k), at, large); });
     }
     lane_.publish(done);
+    copying_.took(k, k, std::min(piece, longest - begin), now_s() - start);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "paths/host/comm.h"
+#include "util/clock.h"
 #include "util/round.h"
 
 namespace hvd {
@@ -37,6 +38,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
   piece = std::min(piece, round_up(longest, kPieceAlign));
   auto rounds = piece ? static_cast<uint32_t>((longest + piece - 1) / piece) : 0;
   take_turns(pieces * piece, slot(), rounds);
+  copying_.begin(longest * pieces, rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);
   const auto& neighbours = layout.host_members[layout.my_host];
 
@@ -58,13 +60,15 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
 
   std::vector<char> travelling[2];
   for (uint32_t k = 0; k < rounds; ++k) {
+    double start = now_s();
+    bool around = copying_.around(k);
     uint32_t packed = base + 3 * k;
     uint32_t carried_round = packed + 1;
     uint32_t done = packed + 2;
     if (k >= 2) lane_.wait_all(done - 6);
     for (int d = 0; d < n; ++d)
       if (d != me && length(me, d, k))
-        std::memcpy(in_turn(my_local, k) + static_cast<size_t>(d) * piece, send[d] + k * piece, length(me, d, k));
+        copy(in_turn(my_local, k) + static_cast<size_t>(d) * piece, send[d] + k * piece, length(me, d, k), around);
     lane_.publish(packed);
 
     if (hosts > 1 && layout.owns_column()) {
@@ -128,6 +132,7 @@ void Comm::alltoall(const std::vector<size_t>& bytes, const std::vector<const ch
             std::memcpy(recv[source] + k * piece, kept(column, source, my_local, k), bytes_now);
     }
     lane_.publish(done);
+    copying_.took(k, k, std::min(piece, longest - k * piece), now_s() - start);
   }
 }
 

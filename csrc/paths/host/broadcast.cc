@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "paths/host/comm.h"
-#include "paths/kernels/kernels.h"
+#include "util/clock.h"
 
 namespace hvd {
 
@@ -34,9 +34,11 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
   size_t piece = chunk(slot());
   auto rounds = static_cast<uint32_t>((bytes + piece - 1) / piece);
   take_turns(bytes, piece, rounds);
+  copying_.begin(bytes, rounds);
   uint32_t base = lane_.reserve(3 * rounds + 1);
 
   for (uint32_t k = 0; k < rounds; ++k) {
+    double start = now_s();
     uint32_t packed = base + 3 * k;
     uint32_t carried = packed + 1;
     uint32_t done = packed + 2;
@@ -45,7 +47,7 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
     if (k >= 2) lane_.wait_all(done - 6);
     if (root) {
       InPhase phase(phases_, Phase::Pack);
-      std::memcpy(in_turn(me, k), in + begin, length);
+      copy(in_turn(me, k), in + begin, length, copying_.around(k));
       lane_.publish(packed);
     }
     if (hosts > 1 && layout.owns_column()) {
@@ -80,6 +82,7 @@ void Comm::broadcast(const char* in, char* out, size_t bytes, int root_index) {
       }
     }
     lane_.publish(done);
+    copying_.took(k, k, length, now_s() - start);
   }
 }
 

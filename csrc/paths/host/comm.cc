@@ -2,6 +2,9 @@
 #include "paths/host/comm.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "paths/kernels/kernels.h"
 
 namespace hvd {
 namespace {
@@ -31,7 +34,15 @@ Comm::Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout
   if (layout.my_host >= 0)
     for (int index : layout.host_members[layout.my_host])
       locals_.push_back(topology.local_rank_of[layout.members[index]]);
-  if (!locals_.empty()) writing_.follow(lane.segment().rank(locals_[0]).slot_ways, layout.my_local == 0);
+  if (locals_.empty()) return;
+  RankState& first = lane.segment().rank(locals_[0]);
+  writing_.follow(first.reducing, layout.my_local == 0);
+  copying_.follow(first.copying, layout.my_local == 0);
+}
+
+void Comm::copy(char* to, const char* from, size_t bytes, bool around) {
+  if (around) kernels::copy_stream(to, from, bytes);
+  else std::memcpy(to, from, bytes);
 }
 
 void Comm::settle() {

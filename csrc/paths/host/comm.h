@@ -58,8 +58,11 @@ class Comm {
   // of at most small_bytes() follows.
   void begin(uint64_t seq, bool light) { lane_.begin(seq, locals_, light && layout.hosts() == 1); }
   void end() { lane_.end(); }
-  // For tests.
-  SlotWriting& slot_writing() { return writing_; }
+  // For tests: all slots are written so.
+  void fix_slot_writing(bool around) {
+    writing_.fix(around);
+    copying_.fix(around);
+  }
   // Where to note what the time goes into; null: nowhere.
   void trace(Phases* phases) { phases_ = phases; }
   // All local ranks have left the collective before: its slots may be used again within the same batch.
@@ -99,6 +102,8 @@ class Comm {
     return lane_.segment().result_slot(locals_[local], 0) + turns_.at(chunk);
   }
 
+  // Into a slot.
+  static void copy(char* to, const char* from, size_t bytes, bool around);
   void pack(const Spans& spans, size_t begin, size_t end, char* slot, const Reduction& how, bool around);
   void reduce_alone(const Spans& spans, const Reduction& how);
   void reduce_light(const Spans& spans, const Reduction& how);
@@ -113,7 +118,8 @@ class Comm {
   Lane& lane_;
   Sizes sizes_;
   SlotTurns turns_;
-  SlotWriting writing_;
+  SlotWriting writing_;      // of reductions
+  SlotWriting copying_;      // of everything else
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;
   Phases* phases_ = nullptr;

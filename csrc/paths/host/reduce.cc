@@ -61,8 +61,7 @@ void Comm::pack(const Spans& spans, size_t begin, size_t end, char* slot, const 
   spans.each(begin, end, [&](const Span& part, size_t at) {
     if (!part.in) std::memset(slot + at, 0, part.bytes);
     else if (how.prescale != 1.0) kernels::scale(how.dtype, slot + at, part.in, part.bytes / item, how.prescale);
-    else if (around) kernels::copy_stream(slot + at, part.in, part.bytes);
-    else std::memcpy(slot + at, part.in, part.bytes);
+    else copy(slot + at, part.in, part.bytes, around);
   });
 }
 

@@ -4,10 +4,10 @@
 // Through the cache is faster where the cores share one. Where they do not, as those of two sockets, every line has to
 // be called back from whoever read it last, and fetched from the cache of whoever wrote it: 64 MiB of two ranks take 11
 // ms that way, and 5 through memory. Nothing says so beforehand, a virtual machine may be moved from the one to the
-// other at any time, and small reductions may differ from large ones. So for each size both ways are timed now and
+// other at any time, and small collectives may differ from large ones. So for each size both ways are timed now and
 // then:
 //
-//   chunk of reductions of about one size    0 ..        16 ..     22 ..    28 ..
+//   chunk of collectives of about one size   0 ..        16 ..     22 ..    28 ..
 //   its way                                  through     through   around   what was faster
 //
 // and again from chunks 32, 64, 128, ..., 1024, 2048, 3072, ... on.
@@ -34,7 +34,7 @@ class SlotWriting {
     decided_ = &decided;
     decides_ = decides;
   }
-  // A reduction of so many bytes, in so many chunks.
+  // A collective of so many bytes, in so many chunks.
   void begin(size_t bytes, uint32_t chunks) {
     may_ = decided_ && bytes >= kLeast;
     if (!may_) return;
@@ -49,7 +49,8 @@ class SlotWriting {
     std::optional<bool> trial = tried(chunk);
     return trial ? *trial : (*decided_)[size_].load(std::memory_order_relaxed);
   }
-  // What was written as chunk `written` and read as chunk `read` took this rank so many seconds, waits left out.
+  // To write chunk `written` and to read chunk `read`, of so many bytes, took this rank so many seconds. Waits count
+  // where ranks do not all do the same.
   void took(uint32_t written, uint32_t read, size_t bytes, double seconds) {
     if (!may_ || !decides_) return;
     std::optional<bool> way = tried(written);
@@ -91,7 +92,7 @@ class SlotWriting {
   // By size: chunks so far, and seconds a byte through the cache and around it.
   std::array<uint32_t, kSlotSizes> counts_{};
   double least_[kSlotSizes][2] = {};
-  // Of the running reduction.
+  // Of the running collective.
   size_t size_ = 0;
   uint32_t first_ = 0;
   bool may_ = false;

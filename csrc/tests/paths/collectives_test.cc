@@ -64,9 +64,9 @@ TEST(allreduce_around_the_cache) {
     for (bool around : {false, true}) {
       Faults faults;
       world.run([&](RankContext& c) {
-        c.comm.slot_writing().fix(around);
+        c.comm.fix_slot_writing(around);
         const size_t counts[] = {300001, 70000, 3, 100000};
-        for (int round = 0; round < 8; ++round) {  // more chunks than between two trials
+        for (int round = 0; round < 8; ++round) {
           std::vector<std::vector<float>> in, out;
           Spans spans;
           for (size_t count : counts) {
@@ -219,81 +219,87 @@ TEST(fused_tensors_and_a_joined_rank) {
 TEST(allgather_of_unequal_blocks) {
   for (const auto& locals : worlds()) {
     World world(locals, kSlot);
-    for (size_t unit : {size_t(1), size_t(700), size_t(30000)}) {
-      Faults faults;
-      world.run([&](RankContext& c) {
-        std::vector<size_t> blocks(static_cast<size_t>(c.size));
-        std::vector<std::vector<char>> out;
-        std::vector<Spans> sinks(static_cast<size_t>(c.size));
-        for (int r = 0; r < c.size; ++r) {
-          blocks[size_t(r)] = unit * size_t(r % 3);  // some send nothing
-          out.emplace_back(blocks[size_t(r)], char(0x55));
-          sinks[size_t(r)].add(nullptr, out.back().data(), blocks[size_t(r)]);
-        }
-        std::vector<char> mine(blocks[size_t(c.rank)]);
-        for (size_t i = 0; i < mine.size(); ++i) mine[i] = char(value(c.rank, i));
-        Spans spans;
-        spans.add(mine.data(), nullptr, mine.size());
-        c.batch(false, [&] { c.comm.allgather(spans, blocks, sinks); });
-        for (int r = 0; r < c.size; ++r) {
-          for (size_t i = 0; i < blocks[size_t(r)]; ++i) faults.expect(out[size_t(r)][i] == char(value(r, i)));
-        }
-      });
-      const Case c("world", world.text(), "unit", unit);
-      CHECK_EQ(faults.count.load(), 0L);
-    }
+    for (bool around : {false, true})
+      for (size_t unit : {size_t(1), size_t(700), size_t(30000)}) {
+        Faults faults;
+        world.run([&](RankContext& c) {
+          c.comm.fix_slot_writing(around);
+          std::vector<size_t> blocks(static_cast<size_t>(c.size));
+          std::vector<std::vector<char>> out;
+          std::vector<Spans> sinks(static_cast<size_t>(c.size));
+          for (int r = 0; r < c.size; ++r) {
+            blocks[size_t(r)] = unit * size_t(r % 3);  // some send nothing
+            out.emplace_back(blocks[size_t(r)], char(0x55));
+            sinks[size_t(r)].add(nullptr, out.back().data(), blocks[size_t(r)]);
+          }
+          std::vector<char> mine(blocks[size_t(c.rank)]);
+          for (size_t i = 0; i < mine.size(); ++i) mine[i] = char(value(c.rank, i));
+          Spans spans;
+          spans.add(mine.data(), nullptr, mine.size());
+          c.batch(false, [&] { c.comm.allgather(spans, blocks, sinks); });
+          for (int r = 0; r < c.size; ++r) {
+            for (size_t i = 0; i < blocks[size_t(r)]; ++i) faults.expect(out[size_t(r)][i] == char(value(r, i)));
+          }
+        });
+        const Case c("world", world.text(), "unit", unit, around ? "around" : "through");
+        CHECK_EQ(faults.count.load(), 0L);
+      }
   }
 }
 
 TEST(broadcast_from_every_root) {
   for (const auto& locals : worlds()) {
     World world(locals, kSlot);
-    for (size_t bytes : {size_t(0), size_t(1), size_t(4096), size_t(50001)}) {
-      Faults faults;
-      world.run([&](RankContext& c) {
-        for (int root = 0; root < c.size; ++root) {
-          std::vector<char> in(bytes), out(bytes, char(0x55));
-          for (size_t i = 0; i < bytes; ++i) in[i] = char(value(root, i));
-          c.batch(false, [&] { c.comm.broadcast(c.rank == root ? in.data() : nullptr, out.data(), bytes, root); });
-          faults.expect(out == in);
-        }
-      });
-      const Case c("world", world.text(), "bytes", bytes);
-      CHECK_EQ(faults.count.load(), 0L);
-    }
+    for (bool around : {false, true})
+      for (size_t bytes : {size_t(0), size_t(1), size_t(4096), size_t(50001)}) {
+        Faults faults;
+        world.run([&](RankContext& c) {
+          c.comm.fix_slot_writing(around);
+          for (int root = 0; root < c.size; ++root) {
+            std::vector<char> in(bytes), out(bytes, char(0x55));
+            for (size_t i = 0; i < bytes; ++i) in[i] = char(value(root, i));
+            c.batch(false, [&] { c.comm.broadcast(c.rank == root ? in.data() : nullptr, out.data(), bytes, root); });
+            faults.expect(out == in);
+          }
+        });
+        const Case c("world", world.text(), "bytes", bytes, around ? "around" : "through");
+        CHECK_EQ(faults.count.load(), 0L);
+      }
   }
 }
 
 TEST(alltoall_of_unequal_pieces) {
   for (const auto& locals : worlds()) {
     World world(locals, kSlot);
-    for (size_t unit : {size_t(1), size_t(333), size_t(5000)}) {
-      Faults faults;
-      world.run([&](RankContext& c) {
-        const size_t n = size_t(c.size);
-        std::vector<size_t> bytes(n * n);
-        for (size_t s = 0; s < n; ++s) {
-          for (size_t d = 0; d < n; ++d) bytes[s * n + d] = unit * ((s + 2 * d) % 4);
-        }
-        const size_t me = size_t(c.rank);
-        std::vector<std::vector<char>> out(n), in(n);
-        std::vector<const char*> send(n);
-        std::vector<char*> recv(n);
-        for (size_t p = 0; p < n; ++p) {
-          out[p].resize(bytes[me * n + p]);
-          in[p].assign(bytes[p * n + me], char(0x55));
-          for (size_t i = 0; i < out[p].size(); ++i) out[p][i] = char(value(int(me * 10 + p), i));
-          send[p] = out[p].data();
-          recv[p] = in[p].data();
-        }
-        c.batch(false, [&] { c.comm.alltoall(bytes, send, recv); });
-        for (size_t p = 0; p < n; ++p) {
-          for (size_t i = 0; i < in[p].size(); ++i) faults.expect(in[p][i] == char(value(int(p * 10 + me), i)));
-        }
-      });
-      const Case c("world", world.text(), "unit", unit);
-      CHECK_EQ(faults.count.load(), 0L);
-    }
+    for (bool around : {false, true})
+      for (size_t unit : {size_t(1), size_t(333), size_t(5000)}) {
+        Faults faults;
+        world.run([&](RankContext& c) {
+          c.comm.fix_slot_writing(around);
+          const size_t n = size_t(c.size);
+          std::vector<size_t> bytes(n * n);
+          for (size_t s = 0; s < n; ++s) {
+            for (size_t d = 0; d < n; ++d) bytes[s * n + d] = unit * ((s + 2 * d) % 4);
+          }
+          const size_t me = size_t(c.rank);
+          std::vector<std::vector<char>> out(n), in(n);
+          std::vector<const char*> send(n);
+          std::vector<char*> recv(n);
+          for (size_t p = 0; p < n; ++p) {
+            out[p].resize(bytes[me * n + p]);
+            in[p].assign(bytes[p * n + me], char(0x55));
+            for (size_t i = 0; i < out[p].size(); ++i) out[p][i] = char(value(int(me * 10 + p), i));
+            send[p] = out[p].data();
+            recv[p] = in[p].data();
+          }
+          c.batch(false, [&] { c.comm.alltoall(bytes, send, recv); });
+          for (size_t p = 0; p < n; ++p) {
+            for (size_t i = 0; i < in[p].size(); ++i) faults.expect(in[p][i] == char(value(int(p * 10 + me), i)));
+          }
+        });
+        const Case c("world", world.text(), "unit", unit, around ? "around" : "through");
+        CHECK_EQ(faults.count.load(), 0L);
+      }
   }
 }
 
