@@ -53,11 +53,12 @@ class SlotWriting {
   // where ranks do not all do the same.
   void took(uint32_t written, uint32_t read, size_t bytes, double seconds) {
     if (!may_ || !decides_) return;
-    std::optional<bool> way = tried(written);
-    if (!way && !tried(read)) return decide();
-    if (way != tried(read)) return;
-    double& least =
-        least_[size_][*way];  // others are disturbed: a rank that loses its core does so in one or two of them
+    std::optional<bool> wrote = tried(written);
+    std::optional<bool> way = tried(read);
+    if (!wrote && !way) return decide();
+    if (!way || wrote != way) return;
+    // The least: a rank that loses its core meanwhile does so in one or two of them.
+    double& least = least_[size_][*way];
     const double cost = seconds / static_cast<double>(bytes);
     if (least == 0 || cost < least) least = cost;
   }
