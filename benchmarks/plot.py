@@ -51,7 +51,9 @@ def panels(rows: List[Row]) -> Dict[str, List[Row]]:
         one_host = f"{ranks} ranks on one host" + (f" ({row.machine})" if row.machine else "")
         where = f"two hosts, {ranks} a host" if row.at.get("hosts") else one_host
         found.setdefault(where, []).append(row)
-    return {where: some for where, some in found.items() if len(some) > 1}
+    # Rows of several runs come in any order.
+    by_size = {where: sorted(some, key=lambda row: row.at["bytes"]) for where, some in found.items()}
+    return {where: some for where, some in by_size.items() if len(some) > 1}
 
 
 def allreduce(rows: List[Row]) -> Any:
