@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <new>
 
+#include "util/prefetch.h"
+
 namespace hvd {
 
 // Pieces of memory of one size, given back and not yet taken again. Any thread; nobody waits, least of all a forked
@@ -19,10 +21,9 @@ class Spares {
   void* take(size_t bytes) {
     if (busy_.test_and_set(std::memory_order_acquire)) return nullptr;
     void* memory = count_ ? pieces_[--count_] : nullptr;
-    const char* next = count_ ? static_cast<const char*>(pieces_[count_ - 1]) : nullptr;
+    const void* next = count_ ? pieces_[count_ - 1] : nullptr;
     busy_.clear(std::memory_order_release);
-    if (next)
-      for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(next + at, 1);
+    if (next) prefetch_to_write(next, bytes);
     return memory;
   }
   // False: there are enough now.

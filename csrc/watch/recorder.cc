@@ -7,6 +7,7 @@
 #include "util/clock.h"
 #include "util/dtype.h"
 #include "util/json.h"
+#include "util/prefetch.h"
 
 namespace hvd {
 namespace {
@@ -52,8 +53,7 @@ uint64_t Recorder::queued(const What& what, double now) {
   for (auto* later : {&slot.announced, &slot.started, &slot.ended}) later->store(0, kWrite);
   slot.number.store(number, kWrite);
   // The next comes from memory meanwhile.
-  const char* next = reinterpret_cast<const char*>(&(*slots_)[(number + 1) % kKept]);
-  for (size_t at = 0; at < sizeof slot; at += 64) __builtin_prefetch(next + at, 1);
+  prefetch_to_write(&(*slots_)[(number + 1) % kKept], sizeof slot);
   return number;
 }
 

@@ -36,7 +36,7 @@ Comm::Comm(const Topology& topology, Lane& lane, std::shared_ptr<const SetLayout
       locals_.push_back(topology.local_rank_of[layout.members[index]]);
   if (locals_.empty()) return;
   RankState& first = lane.segment().rank(locals_[0]);
-  writing_.follow(first.reducing, layout.my_local == 0);
+  reducing_.follow(first.reducing, layout.my_local == 0);
   copying_.follow(first.copying, layout.my_local == 0);
 }
 

@@ -60,7 +60,7 @@ class Comm {
   void end() { lane_.end(); }
   // For tests: all slots are written so.
   void fix_slot_writing(bool around) {
-    writing_.fix(around);
+    reducing_.fix(around);
     copying_.fix(around);
   }
   // Where to note what the time goes into; null: nowhere.
@@ -118,8 +118,8 @@ class Comm {
   Lane& lane_;
   Sizes sizes_;
   SlotTurns turns_;
-  SlotWriting writing_;      // of reductions
-  SlotWriting copying_;      // of everything else
+  SlotWriting reducing_;     // for reductions
+  SlotWriting copying_;      // for everything else
   std::vector<int> locals_;  // segment-local ranks of the members on this host, by local index
   std::unique_ptr<Transport> transport_;
   Phases* phases_ = nullptr;

@@ -43,8 +43,10 @@ std::pair<size_t, size_t> share_of(size_t bytes, int i, int n) {
 // Work without the waits in between.
 class Stopwatch {
  public:
-  Stopwatch() { go_on(); }
-  void clear() { seconds_ = 0; }
+  void start() {
+    seconds_ = 0;
+    go_on();
+  }
   void go_on() { since_ = now_s(); }
   void stop() { seconds_ += now_s() - since_; }
   double seconds() const { return seconds_; }
@@ -112,7 +114,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   size_t chunk = this->chunk(kPairChunk);
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   take_turns(total, chunk, chunks);
-  writing_.begin(total, chunks);
+  reducing_.begin(total, chunks);
   uint32_t packed = lane_.reserve(chunks);
   int me = layout.my_local;
   bool large = total >= kLargeBytes;
@@ -121,7 +123,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   auto pack_chunk = [&](uint32_t c) {
     InPhase phase(phases_, Phase::Pack);
     size_t begin = c * chunk;
-    pack(spans, begin, std::min(total, begin + chunk), in_turn(me, c), how, writing_.around(c));
+    pack(spans, begin, std::min(total, begin + chunk), in_turn(me, c), how, reducing_.around(c));
     lane_.publish(packed + c);
   };
 
@@ -131,12 +133,12 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
     if ((c + 1) * chunk > total || how.prescale != 1.0) return {};
     Span both = spans.within((c - 1) * chunk, (c + 1) * chunk);
     if (!both.bytes) return {};
-    return {both.in + chunk, in_turn(me, c), writing_.around(c)};
+    return {both.in + chunk, in_turn(me, c), reducing_.around(c)};
   };
 
   auto reduce_chunk = [&](uint32_t c, const kernels::Beside& beside) {
     InPhase phase(phases_, Phase::Reduce);
-    uint64_t in_memory = writing_.around(c) ? 1U << (1 - me) : 0;
+    uint64_t in_memory = reducing_.around(c) ? 1U << (1 - me) : 0;
     spans.each(c * chunk, std::min(total, (c + 1) * chunk), [&](const Span& part, size_t at) {
       if (!part.out) return;
       const void* sources[2] = {in_turn(0, c) + at, in_turn(1, c) + at};
@@ -151,6 +153,7 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
   };
 
   Stopwatch spent;
+  spent.start();
   if (chunks) pack_chunk(0);
   spent.stop();
   for (uint32_t c = 0; c < chunks; ++c) {
@@ -158,13 +161,13 @@ void Comm::reduce_pair(const Spans& spans, const Reduction& how) {
     // The other has read chunk c - 1, whose place c + 1 may take: it packed c after that.
     bool last = c + 1 == chunks;
     kernels::Beside next = last ? kernels::Beside{} : packed_beside(c + 1);
-    if (chunks > 1) spent.clear();
-    spent.go_on();
+    if (chunks > 1) spent.start();
+    else spent.go_on();
     reduce_chunk(c, next);
     if (next.to) lane_.publish(packed + c + 1);
     else if (!last) pack_chunk(c + 1);
     spent.stop();
-    if (chunks == 1 || !last) writing_.took(last ? c : c + 1, c, std::min(chunk, total), spent.seconds());
+    if (chunks == 1 || !last) reducing_.took(last ? c : c + 1, c, std::min(chunk, total), spent.seconds());
   }
 }
 
@@ -176,7 +179,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   size_t chunk = this->chunk(fits ? kShare * static_cast<size_t>(layout.locals()) : slot());
   auto chunks = static_cast<uint32_t>((total + chunk - 1) / chunk);
   take_turns(total, chunk, chunks);
-  writing_.begin(total, chunks);
+  reducing_.begin(total, chunks);
   uint32_t base = lane_.reserve(2 * chunks);
   auto packed = [&](uint32_t c) { return base + 2 * c; };
   auto reduced = [&](uint32_t c) { return base + 2 * c + 1; };
@@ -195,9 +198,8 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     size_t begin = c * chunk;
     size_t length = std::min(chunk, total - begin);
     char* slot_now = in_turn(me, c);
-    bool around = writing_.around(c);
-    spent[c & 1].clear();
-    spent[c & 1].go_on();
+    bool around = reducing_.around(c);
+    spent[c & 1].start();
     if (from_user) {
       // My own share is read from the tensor itself.
       auto [first, last] = share_of(length, me, owners);
@@ -218,7 +220,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
     bool net = layout.hosts() > 1;
     {
       InPhase phase(phases_, Phase::Reduce);
-      bool around = writing_.around(c);
+      bool around = reducing_.around(c);
       spent[c & 1].go_on();
       spans.each(begin + first, begin + last, [&, start = first](const Span& part, size_t at) {
         size_t offset = start + at;
@@ -261,7 +263,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
       spans.unpack(begin + first, begin + last, result_turn(other, c) + first, large);
       spent[c & 1].stop();
     }
-    writing_.took(c, c, length, spent[c & 1].seconds());
+    reducing_.took(c, c, length, spent[c & 1].seconds());
   }
 }
 

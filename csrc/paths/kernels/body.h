@@ -53,7 +53,6 @@ struct Reducer {
   const Epilogue epilogue;
   const Beside beside;
   const bool streaming;
-  bool beside_around = false;
 
   HVD_INLINE void put(size_t i, Acc acc, bool stream_it) const {
     if (epilogue.any) acc = L::finish(acc, epilogue);
@@ -112,21 +111,23 @@ struct Reducer {
   }
 
   void two_sources(size_t begin, size_t end) const {
+    const bool around = beside.to && beside.around && head<L>(at(beside.to, begin * kItem)) == 0;
     for (size_t i = begin; i < end; i += kUnroll * kLanes) {
       Acc acc[kUnroll];
       fetch_sources(i, end);
-      if (beside_around) fetch_ahead<kUnroll * sizeof(Raw)>(beside.from, i * kItem, end * kItem);
+      if (around) fetch_ahead<kUnroll * sizeof(Raw)>(beside.from, i * kItem, end * kItem);
       gather(i, 0, 2, acc);
       if (beside.to) {
         for (size_t u = 0; u < kUnroll; ++u) {
           const size_t o = (i + u * kLanes) * kItem;
           const Raw raw = load<Raw>(at(beside.from, o));
-          if (beside_around) stream(at(beside.to, o), raw);
+          if (around) stream(at(beside.to, o), raw);
           else store(at(beside.to, o), raw);
         }
       }
       for (size_t u = 0; u < kUnroll; ++u) put(i + u * kLanes, acc[u], streaming);
     }
+    if (around) fence();
   }
 
   void copy_beside(size_t begin, size_t end) const {
@@ -161,13 +162,12 @@ struct Reducer {
     }
   }
 
-  void all() {
+  void all() const {
     size_t i = 0;
     if (streaming) {
       i = smaller(size_t(head<L>(args.dst2)), args.count);
       if (i) part(0, i);
     }
-    beside_around = beside.to && beside.around && head<L>(at(beside.to, i * kItem)) == 0;
     const size_t end = i + (args.count - i) / (kUnroll * kLanes) * (kUnroll * kLanes);
     copy_beside(0, args.n == 2 ? i : args.count);
     if (args.n == 2) {
@@ -179,7 +179,7 @@ struct Reducer {
       many_sources(i, end);
     }
     for (i = end; i < args.count; i += kLanes) part(i, smaller(kLanes, args.count - i));
-    if (streaming || beside_around) fence();
+    if (streaming) fence();
   }
 };
 
