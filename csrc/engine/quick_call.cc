@@ -37,8 +37,9 @@ constexpr int kSharedCalls = 8;
 // How long a host waits, asleep, for others that have said nothing before it asks them.
 constexpr double kHostsPatience = 0.05;
 // A rank may leave right after a call, and its goodbye be heard before the end of that very call, which comes another
-// way: so many seconds later it is not on its way any more.
-constexpr double kLastCall = 2.0;
+// way: so many seconds later it is not on its way any more. After an outage connections come back one by one, as their
+// timers have doubled meanwhile: after 7 s up to 3 s apart.
+constexpr double kLastCall = 5.0;
 
 // On several, a host sends to all others together what it may send to one.
 size_t limit(int hosts) { return hosts == 1 ? kOneHostBytes : kQuickWireBytes / static_cast<size_t>(hosts - 1); }

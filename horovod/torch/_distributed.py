@@ -19,6 +19,7 @@ from horovod.common.arguments import check_passes
 from horovod.common.basics import basics
 from horovod.common.calls import Call
 from horovod.common.constants import Average, Sum
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set, process_set_id
 from horovod.common.verbs import ALLREDUCE
 from horovod.torch._adasum import AdasumReducer
@@ -189,7 +190,9 @@ class Distributed(KnownPrivates):
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Loads the wrapped optimizer's state."""
-        self._hvd.reducer.wait()
+        # In a job that has failed wait() lets go of gradients under way; its state can be restored all the same.
+        with contextlib.suppress(HorovodInternalError):
+            self._hvd.reducer.wait()
         self._hvd.inner.load_state_dict(state_dict)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:

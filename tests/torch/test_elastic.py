@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from typing import Any, List
+from unittest import mock
 
 import pytest
 import torch
@@ -165,3 +166,28 @@ def starts_again() -> Any:
 
 def test_starts_again_after_a_failure():
     assert run_world(starts_again, 2) == [([0, 3], [2])] * 2
+
+
+def lost_in_backward() -> None:
+    import horovod.torch as hvd
+    from horovod.common.exceptions import HorovodInternalError
+
+    model = net()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+    )
+    kept = hvd.elastic.TorchState(model, optimizer)
+    optimizer.param_groups[0]["lr"] = 0.7
+
+    flight = type(optimizer._hvd.reducer.flight)
+    with mock.patch.object(
+        flight, "send_quick", side_effect=HorovodInternalError("Horovod lost rank 1")
+    ) as send:
+        kept.restore()
+    assert send.called
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_an_optimizer_is_restored_after_the_job_was_lost_in_the_middle_of_a_backward():
+    """Gradients that were ready, and cannot be sent any more, are no reason not to restore."""
+    run_world(lost_in_backward, 1)
