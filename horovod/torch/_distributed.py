@@ -190,7 +190,7 @@ class Distributed(KnownPrivates):
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Loads the wrapped optimizer's state."""
-        # In a job that has failed wait() lets go of gradients under way; its state can be restored all the same.
+        # In a job that has failed wait() lets go of what is under way; the state can be restored.
         with contextlib.suppress(HorovodInternalError):
             self._hvd.reducer.wait()
         self._hvd.inner.load_state_dict(state_dict)
