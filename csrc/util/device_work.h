@@ -15,7 +15,6 @@ struct DeviceWork {
     double until;      // it began where the one before ended
   };
   int device = 0;
-  int lane = 0;        // which of the device's streams
   std::string tensor;  // the first of the batch
   size_t tensors = 1;
   const char* kind = "";  // e.g. "ALLREDUCE"

@@ -27,7 +27,7 @@ struct Settings {
   std::string cpu_operations;  // "mpi": inter-host data over MPI; else sockets
   std::string thread_affinity;
   std::string gpu_operations = "auto";        // auto, NCCL, direct or host
-  int64_t num_nccl_streams = 1;               // communicators and streams of a set, used in turn
+  int64_t num_nccl_streams = 0;               // communicators of a set; 0: as many as pay
   int64_t gpu_direct_bytes = 1 << 20;         // where both ways are there: batches up to this go the direct way
   std::string cuda_library = "libcuda.so.1";  // where the driver is found
   std::string nccl_library;                   // a path; empty: where the dynamic linker finds it

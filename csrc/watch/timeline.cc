@@ -312,9 +312,7 @@ void Timeline::complete(const Track& track, const char* name, double from, doubl
 // A span for the batch, and one for each part inside of it.
 void Timeline::format(const DeviceWork& work) {
   if (work.from < start_) return;  // of a timeline before this one
-  std::string device = "GPU " + std::to_string(work.device);
-  if (work.lane) device += " stream " + std::to_string(work.lane);
-  Name& name = row(device);
+  Name& name = row("GPU " + std::to_string(work.device));
   auto span = [&](const std::string& what, double from, double to) {
     add(",\n{\"ph\": \"X\", \"name\": ");
     add(what);

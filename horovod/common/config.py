@@ -100,9 +100,9 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("mpi_threads_disable", "HOROVOD_MPI_THREADS_DISABLE", bool, False,
             "Use MPI without its support for threads.",
             "library_options", "--mpi-threads-disable", "mpi_threads_disable", engine=False),
-    Setting("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", int, 1,
-            "How many NCCL communicators a process set has on its GPUs, each with a stream; batches take "
-            "them in turn. At most 8; 0 is taken as 1.",
+    Setting("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", int, 0,
+            "How many NCCL communicators, each with a stream, large GPU tensors are spread over, at most 8. "
+            "0: up to 4 where NCCL has only sockets between all ranks, else 1.",
             "library_options", "--num-nccl-streams", "num_nccl_streams", minimum=0),
     Setting("gpu_operations", "HOROVOD_GPU_OPERATIONS", str, "auto",
             "Which way GPU tensors go: NCCL, direct (ranks of one host map each other's memory), host "

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+
+#include "paths/cuda/nccl_abi.h"
 
 namespace hvd::cuda {
 namespace {
@@ -36,6 +39,30 @@ std::string no_nccl(const std::vector<Candidate>& members) {
              std::to_string(m.rank) + " has " + version_text(m.nccl) + ": install the same everywhere";
   }
   return "";
+}
+
+// A communicator sends and receives everything on one thread, which copies 3 to 4 GB/s from and to sockets: several do
+// so side by side. Each keeps a core busy meanwhile, and half of the cores are for others. Where NCCL has something
+// better than sockets between any two members, the sockets may not be what takes the time, and one is enough.
+constexpr int kMostCommunicators = 4;
+
+int communicators(const std::vector<Candidate>& members) {
+  for (const Candidate& m : members)
+    if (m.nccl < kNcclWithSplit) return 1;
+  if (members[0].nccl_streams > 0) return members[0].nccl_streams;
+  std::set<std::string> hosts;
+  int most = kMostCommunicators;
+  for (const Candidate& m : members) {
+    if (!m.sockets || !hosts.insert(m.nccl_host).second) return 1;
+    most = std::min(most, m.cores / 2);
+  }
+  return std::max(most, 1);
+}
+
+std::string with_nccl(const std::vector<Candidate>& members, int communicators) {
+  std::string text = "NCCL " + version_text(members[0].nccl);
+  if (communicators > 1) text += " (large ones over " + std::to_string(communicators) + " communicators)";
+  return text;
 }
 
 const Candidate* first_sharer(const std::vector<Candidate>& members) {
@@ -118,7 +145,8 @@ Choice choose(const std::vector<Candidate>& members, size_t direct_up_to) {
     case Wanted::kHost: c.reason = "through host memory, as asked for"; break;
     case Wanted::kNccl:
       c.nccl = no_library.empty();
-      c.reason = "NCCL, as asked for";
+      c.nccl_streams = communicators(members);
+      c.reason = with_nccl(members, c.nccl_streams) + ", as asked for";
       if (!c.nccl) c.error = "HOROVOD_GPU_OPERATIONS is NCCL, which cannot be had: " + no_library;
       break;
     case Wanted::kDirect:
@@ -129,15 +157,16 @@ Choice choose(const std::vector<Candidate>& members, size_t direct_up_to) {
     default:
       c.direct = no_map.empty();
       c.nccl = no_library.empty() && !shared;
+      c.nccl_streams = communicators(members);
       if (shared && no_library.empty()) no_library = "it refuses ranks that share a GPU";
       if (c.direct && c.nccl) {
         c.direct_up_to = direct_up_to;
         c.reason =
-            "direct up to " + std::to_string(direct_up_to) + " bytes, NCCL " + version_text(members[0].nccl) + " above";
+            "direct up to " + std::to_string(direct_up_to) + " bytes, " + with_nccl(members, c.nccl_streams) + " above";
       } else if (c.direct) {
         c.reason = "direct" + how + "; no NCCL: " + no_library;
       } else if (c.nccl) {
-        c.reason = "NCCL " + version_text(members[0].nccl) + "; not direct: " + no_map;
+        c.reason = with_nccl(members, c.nccl_streams) + "; not direct: " + no_map;
       } else {
         c.reason = "through host memory; no NCCL: " + no_library + "; not direct: " + no_map;
       }

@@ -30,6 +30,10 @@ struct Candidate {
   int32_t room = kMostBlocks;  // those of a rank for which its GPU has places, other jobs considered
   int32_t nccl = 0;            // version, e.g. 22809; 0: none
   std::string no_nccl;         // why not
+  int32_t nccl_streams = 0;    // communicators that it was told to use; 0: as many as pay
+  std::string nccl_host;       // ranks with the same one reach each other without a network, to NCCL's mind
+  bool sockets = false;        // NCCL has nothing but TCP between hosts
+  int32_t cores = 1;           // of its host, for each of the job's ranks there
   std::string no_direct;       // empty: it can show memory and map that of the others
 };
 
@@ -38,6 +42,7 @@ struct Choice {
   bool spins = false;  // how they meet, see direct.h
   int blocks = 0;      // of a launch that spins
   bool nccl = false;
+  int nccl_streams = 1;     // communicators that large tensors are spread over
   size_t direct_up_to = 0;  // where both are there: bytes of a batch that go the direct way
   std::string error;        // what was asked for cannot be had
   std::string reason;       // for the log

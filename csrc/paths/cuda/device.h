@@ -67,8 +67,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
   const int number;
   Context context() const { return context_; }
-  // What the collectives run on; `lane` counts from 0 and makes a further stream when it is new. They come before the
-  // framework's kernels when both could run.
+  // What the collectives run on: lane 0, and further ones for what may go on beside it, made when they are new. They
+  // come before the framework's kernels when both could run.
   Stream stream(int lane);
   // An event recorded on a stream of this device now; one with a time costs the device more.
   EventPtr record(Stream stream, bool timed = false);

@@ -45,6 +45,7 @@ class Direct : public Group {
   void broadcast(const void* in, void* out, size_t bytes, int root, Stream stream) override;
   void all_to_all(const char* in, char* out, const std::vector<size_t>& bytes, Stream stream) override;
   void abort() override;
+  void rest() override { at_rest_ = true; }
 
   // Blocks of the kernels that spin which the GPU can run at a time.
   static int capacity(Tools& tools);
@@ -71,6 +72,7 @@ class Direct : public Group {
   std::atomic<bool> ended_{false};
   std::atomic<bool> submitting_{false};  // the driving thread is between two calls of one collective
   std::thread rescuer_;
+  bool at_rest_ = false;
 };
 
 }  // namespace hvd::cuda

@@ -64,10 +64,7 @@ class Group {
   virtual void abort() {}
 
   // Nothing that it was given is on the device any more, though that may be busy for others: it may end at once.
-  void rest() { at_rest_ = true; }
-
- protected:
-  bool at_rest_ = false;
+  virtual void rest() {}
 };
 
 }  // namespace hvd::cuda

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "paths/cuda/nccl_group.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstring>
 
 #include "horovod/core.h"
-#include "util/clock.h"
 #include "util/dtype.h"
-#include "util/status.h"
-#include "util/threads.h"
+#include "util/round.h"
 
 namespace hvd::cuda {
 namespace {
 
-constexpr double kFinalizeSeconds = 3.0;
-// With a call that does not come back, before it is aborted under its feet.
-constexpr double kPatienceSeconds = 1.0;
+// Bytes that are worth a communicator of their own: starting one more takes some 50 us, and its thread sends about as
+// much in twice that time.
+constexpr size_t kLeastPart = 512 << 10;
+// Where parts may begin: at a line of the GPU's cache.
+constexpr size_t kGrain = 128;
 
 int nccl_op(int dtype, int op) {
   if (dtype == HVD_BOOL) return op == HVD_SUM || op == HVD_MAX ? kNcclMax : kNcclMin;
@@ -71,6 +70,10 @@ int nccl_type(int dtype) {
   }
 }
 
+double factor_of(const Reduce& how) { return how.after.multiplier / how.after.divisor; }
+
+bool fine(NcclResult result) { return result == kNcclSuccess || result == kNcclInProgress; }
+
 }  // namespace
 
 // NCCL has no integers of 16 bits. What wraps there wraps alike in 32 bits that are cut to 16.
@@ -79,232 +82,155 @@ int NcclGroup::travels_as(int dtype) const {
 }
 
 NcclGroup::NcclGroup(const Nccl& nccl, std::shared_ptr<Device> device, Converter& converter, const NcclId& id, int me,
-                     int n, Stream stream, std::function<void()> check_job)
+                     int n, int communicators, std::function<void()> check_job)
     : Group(me, n),
       nccl_(nccl),
-      device_(std::move(device)),
+      device_(device),
       converter_(converter),
-      check_job_(std::move(check_job)),
-      stream_(stream) {
-  InContext in(*device_);
-  try {
-    connect(id);
-    if (nccl_.split) split_off();
-  } catch (...) {
-    abort_now();  // no destructor runs for us
-    throw;
-  }
-}
+      communicators_(nccl, std::move(device), id, me, n, communicators, std::move(check_job)) {}
 
-void NcclGroup::connect(const NcclId& id) {
-  NcclConfig config;
-  config.blocking = 0;
-  check(nccl_.init_rank(&comm_, n, id, me, &config), "ncclCommInitRankConfig");
-  settle("ncclCommInitRankConfig");
-}
-
-void NcclGroup::split_off() {
-  NcclConfig config;
-  config.blocking = 1;
-  check(nccl_.split(comm_, 0, me, &child_, &config), "ncclCommSplit");
-  settle("ncclCommSplit");
-  if (!child_) throw NcclError("ncclCommSplit of NCCL " + nccl_.version_text() + " gave no communicator");
-  std::lock_guard<std::mutex> lock(mutex_);
-  parent_ = comm_;
-  comm_ = child_;
-}
-
-NcclGroup::~NcclGroup() {
-  if (aborter_.joinable()) aborter_.join();
-  std::lock_guard<std::mutex> lock(mutex_);
-  try {
-    InContext in(*device_);
-    if (comm_) retire(comm_);
-    if (parent_) retire(parent_);
-  } catch (const CudaError&) {  // the process ends and the driver has gone
-  }
-}
-
-void NcclGroup::retire(NcclComm comm) {
-  // Others may still wait for bytes that a thread of this communicator sends.
-  if (!at_rest_ && !device_->drained(stream_, kFinalizeSeconds)) {
-    nccl_.abort(comm);
-    return;
-  }
-  NcclResult state = nccl_.finalize(comm);
-  for (double deadline = now_s() + kFinalizeSeconds; state == kNcclInProgress && now_s() < deadline; usleep(200))
-    if (nccl_.async_error(comm, &state) != kNcclSuccess) break;
-  if (state == kNcclSuccess) nccl_.destroy(comm);
-  else nccl_.abort(comm);
-}
-
-void NcclGroup::abort() {
-  if (!aborted_.exchange(true)) aborter_ = start_thread("hvd-nccl-abort", [this] { abort_now(); });
-}
-
-void NcclGroup::abort_now() {
-  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
-  for (double until = now_s() + kPatienceSeconds; !lock.try_lock() && now_s() < until;) usleep(1000);
-  if (comm_) nccl_.abort(comm_);
-  if (parent_) nccl_.abort(parent_);
-  comm_ = parent_ = nullptr;
-}
-
-void NcclGroup::check(NcclResult result, const char* call) {
-  if (result == kNcclSuccess || result == kNcclInProgress) return;
-  const char* last = nccl_.last_error(aborted_ ? nullptr : comm_);
-  throw NcclError(describe_nccl(nccl_, result, call, last ? last : ""));
-}
-
-void NcclGroup::settle(const char* call) {
-  for (int turn = 0;; ++turn) {
-    NcclResult state = kNcclSuccess;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!comm_) throw JobAborted("a collective was aborted");
-      check(nccl_.async_error(comm_, &state), call);
-      check(state, call);
-    }
-    if (state == kNcclSuccess) return;
-    check_job_();
-    if (turn > 100) usleep(50);
-  }
-}
-
-void NcclGroup::begin() {
-  if (depth_++ == 0) {
-    mutex_.lock();
-    if (!comm_) {
-      depth_ = 0;
-      mutex_.unlock();
-      throw JobAborted("a collective was aborted");
-    }
-    nccl_.group_start();
-  }
+NcclGroup::Range NcclGroup::Turn::part_of(size_t count, size_t item) const {
+  size_t most = round_up(divide_up(count, static_cast<size_t>(parts)), kGrain / item);
+  size_t begin = std::min(count, most * static_cast<size_t>(part));
+  return {begin, std::min(most, count - begin)};
 }
 
 void NcclGroup::end() {
-  if (--depth_ > 0) return;
-  NcclResult result = nccl_.group_end();
-  std::vector<std::function<void()>> after = std::move(after_);
-  after_.clear();
-  try {
-    check(result, "ncclGroupEnd");
-  } catch (...) {
-    mutex_.unlock();
-    throw;
-  }
-  mutex_.unlock();
-  if (result == kNcclInProgress) settle("ncclGroupEnd");
-  for (auto& next : after) next();
+  if (--depth_ == 0) carry_out();
 }
 
-// The calls of `body` as one group, which ends whatever happens: it is a state of this thread.
-template <class Body>
-void NcclGroup::grouped(const char* call, Body body) {
-  begin();
-  NcclResult result = kNcclSuccess;
-  std::string failure;
-  try {
-    body([&](NcclResult one) {
-      if (one != kNcclSuccess && one != kNcclInProgress && result == kNcclSuccess) result = one;
+void NcclGroup::add(Call call, Stream stream) {
+  calls_.push_back(std::move(call));
+  stream_ = stream;
+  if (depth_ == 0) carry_out();
+}
+
+// The communicators take their parts in the same order on all members: kernels may wait for each other's places.
+void NcclGroup::carry_out() {
+  std::vector<Call> calls = std::exchange(calls_, {});
+  size_t bytes = 0;
+  for (const Call& call : calls) bytes += call.bytes;
+  auto parts = static_cast<int>(std::clamp<size_t>(bytes / kLeastPart, 1, static_cast<size_t>(communicators_.count())));
+  EventPtr before = parts > 1 ? device_->record(stream_) : nullptr;
+  std::vector<EventPtr> done;
+  for (int i = 0; i < parts; ++i) {
+    Stream stream = i ? device_->stream(i) : stream_;
+    if (i) before->precede(stream);
+    communicators_.together(i, [&](Communicator& one) {
+      for (const Call& call : calls)
+        if (i == 0 || call.bytes != kWhole) communicators_.check(one, call.put({one, i, parts, stream}), call.name);
     });
-    check(result, call);
-  } catch (const std::exception& e) {
-    failure = e.what();
+    if (i) done.push_back(device_->record(stream));
   }
-  if (failure.empty()) return end();
-  after_.clear();
-  depth_ = 0;  // also of groups around this one, which nobody ends any more
-  nccl_.group_end();
-  mutex_.unlock();
-  throw NcclError(failure);
+  for (const EventPtr& event : done) event->precede(stream_);
+  for (const Call& call : calls)
+    if (call.after) call.after();
 }
 
-std::pair<int, bool> NcclGroup::operator_for(const Reduce& how) {
-  int op = nccl_op(how.dtype, how.op);
-  if (!any(how.after)) return {op, false};
-  double factor = how.after.multiplier / how.after.divisor;
+// Where the reduction does not scale, whoever has the sums does.
+bool NcclGroup::scales(const Reduce& how) {
   char scalar[8];
-  if (how.op != HVD_SUM || !as_scalar(how.dtype, factor, scalar)) return {op, true};
-  auto [place, added] = scaled_sums_.try_emplace({how.dtype, factor}, 0);
-  if (added)
-    check(nccl_.scaled_sum(&place->second, scalar, nccl_type(how.dtype), kNcclScalarOnHost, comm_),
-          "ncclRedOpCreatePreMulSum");
-  return {place->second, false};
+  return how.op == HVD_SUM && as_scalar(how.dtype, factor_of(how), scalar);
+}
+
+int NcclGroup::operator_for(const Reduce& how, Communicator& on) {
+  if (!any(how.after) || !scales(how)) return nccl_op(how.dtype, how.op);
+  auto [place, added] = on.scaled_sums.try_emplace({how.dtype, factor_of(how)}, 0);
+  if (added) {
+    char scalar[8];
+    as_scalar(how.dtype, factor_of(how), scalar);
+    communicators_.check(on, nccl_.scaled_sum(&place->second, scalar, nccl_type(how.dtype), kNcclScalarOnHost, on.raw),
+                         "ncclRedOpCreatePreMulSum");
+  }
+  return place->second;
+}
+
+std::function<void()> NcclGroup::scaling(const Reduce& how, void* sums, size_t count, Stream stream) {
+  if (!any(how.after) || scales(how) || !count) return nullptr;
+  return [=, this] { converter_.run(how.dtype, how.dtype, how.after, {{sums, sums, count}}, stream); };
 }
 
 void NcclGroup::all_reduce(const Reduce& how, const void* in, void* out, size_t count, Stream stream) {
   if (!count) return;
-  grouped("ncclAllReduce", [&](auto note) {
-    auto [op, scale] = operator_for(how);
-    note(nccl_.all_reduce(in, out, count, nccl_type(how.dtype), op, comm_, stream));
-    if (scale)
-      after_.push_back([this, how, out, count, stream] {
-        converter_.run(how.dtype, how.dtype, how.after, {{out, out, count}}, stream);
-      });
-  });
+  size_t item = item_size(how.dtype);
+  auto put = [=, this](const Turn& turn) -> NcclResult {
+    Range part = turn.part_of(count, item);
+    if (!part.count) return kNcclSuccess;
+    return nccl_.all_reduce(static_cast<const char*>(in) + part.begin * item,
+                            static_cast<char*>(out) + part.begin * item, part.count, nccl_type(how.dtype),
+                            operator_for(how, turn.on), turn.on.raw, turn.stream);
+  };
+  add({"ncclAllReduce", count * item, put, scaling(how, out, count, stream)}, stream);
 }
 
 void NcclGroup::reduce_scatter(const Reduce& how, const void* in, void* out, const std::vector<size_t>& begins,
                                const std::vector<size_t>& counts, Stream stream) {
-  const char* bytes = static_cast<const char*>(in);
-  size_t item = item_size(how.dtype);
   size_t mine = counts[static_cast<size_t>(me)];
-  grouped("ncclReduceScatter", [&](auto note) {
-    auto [op, scale] = operator_for(how);
-    if (equal_blocks(begins, counts)) {
-      if (mine) note(nccl_.reduce_scatter(in, out, mine, nccl_type(how.dtype), op, comm_, stream));
-    } else {
-      for (int i = 0; i < n; ++i)
-        if (size_t count = counts[static_cast<size_t>(i)])
-          note(nccl_.reduce(bytes + begins[static_cast<size_t>(i)] * item, i == me ? out : nullptr, count,
-                            nccl_type(how.dtype), op, i, comm_, stream));
-    }
-    if (scale && mine)
-      after_.push_back([this, how, out, mine, stream] {
-        converter_.run(how.dtype, how.dtype, how.after, {{out, out, mine}}, stream);
-      });
-  });
+  auto put = [=, this](const Turn& turn) -> NcclResult {
+    int type = nccl_type(how.dtype);
+    int op = operator_for(how, turn.on);
+    if (equal_blocks(begins, counts))
+      return mine ? nccl_.reduce_scatter(in, out, mine, type, op, turn.on.raw, turn.stream) : kNcclSuccess;
+    NcclResult result = kNcclSuccess;
+    for (size_t i = 0; i < counts.size() && fine(result); ++i)
+      if (counts[i])
+        result = nccl_.reduce(static_cast<const char*>(in) + begins[i] * item_size(how.dtype),
+                              static_cast<int>(i) == me ? out : nullptr, counts[i], type, op, static_cast<int>(i),
+                              turn.on.raw, turn.stream);
+    return result;
+  };
+  add({"ncclReduceScatter", kWhole, put, scaling(how, out, mine, stream)}, stream);
 }
 
 void NcclGroup::all_gather(const void* in, char* out, const std::vector<size_t>& begins,
                            const std::vector<size_t>& bytes, Stream stream) {
-  grouped("ncclAllGather", [&](auto note) {
-    if (equal_blocks(begins, bytes)) {
-      if (bytes[0]) note(nccl_.all_gather(in, out, bytes[0], kNcclInt8, comm_, stream));
-      return;
-    }
-    for (int i = 0; i < n; ++i) {
-      auto k = static_cast<size_t>(i);
-      if (bytes[k])
-        note(nccl_.broadcast(i == me ? in : out + begins[k], out + begins[k], bytes[k], kNcclInt8, i, comm_, stream));
-    }
-  });
+  auto put = [=, this](const Turn& turn) -> NcclResult {
+    if (equal_blocks(begins, bytes))
+      return bytes[0] ? nccl_.all_gather(in, out, bytes[0], kNcclInt8, turn.on.raw, turn.stream) : kNcclSuccess;
+    NcclResult result = kNcclSuccess;
+    for (size_t i = 0; i < bytes.size() && fine(result); ++i)
+      if (bytes[i])
+        result = nccl_.broadcast(static_cast<int>(i) == me ? in : out + begins[i], out + begins[i], bytes[i], kNcclInt8,
+                                 static_cast<int>(i), turn.on.raw, turn.stream);
+    return result;
+  };
+  add({"ncclAllGather", kWhole, put, nullptr}, stream);
 }
 
 void NcclGroup::broadcast(const void* in, void* out, size_t bytes, int root, Stream stream) {
   if (!bytes) return;
-  grouped("ncclBroadcast", [&](auto note) { note(nccl_.broadcast(in, out, bytes, kNcclInt8, root, comm_, stream)); });
+  auto put = [=, this](const Turn& turn) -> NcclResult {
+    Range part = turn.part_of(bytes, 1);
+    if (!part.count) return kNcclSuccess;
+    return nccl_.broadcast(static_cast<const char*>(in) + part.begin, static_cast<char*>(out) + part.begin, part.count,
+                           kNcclInt8, root, turn.on.raw, turn.stream);
+  };
+  add({"ncclBroadcast", bytes, put, nullptr}, stream);
 }
 
 void NcclGroup::all_to_all(const char* in, char* out, const std::vector<size_t>& bytes, Stream stream) {
   auto members = static_cast<size_t>(n);
   auto my = static_cast<size_t>(me);
-  grouped("ncclSend", [&](auto note) {
-    for (size_t i = 0; i < members; ++i) {
-      size_t to = bytes[my * members + i];
-      size_t from = bytes[i * members + my];
+  auto put = [=, this](const Turn& turn) -> NcclResult {
+    const char* from = in;
+    char* to = out;
+    NcclResult result = kNcclSuccess;
+    for (size_t i = 0; i < members && fine(result); ++i) {
+      size_t sent = bytes[my * members + i];
+      size_t received = bytes[i * members + my];
+      int peer = static_cast<int>(i);
       if (i == my) {
-        if (to) HVD_CUDA(copy_async, address_of(out), address_of(in), to, stream);
+        if (sent) HVD_CUDA(copy_async, address_of(to), address_of(from), sent, turn.stream);
       } else {
-        if (to) note(nccl_.send(in, to, kNcclInt8, static_cast<int>(i), comm_, stream));
-        if (from) note(nccl_.receive(out, from, kNcclInt8, static_cast<int>(i), comm_, stream));
+        if (sent) result = nccl_.send(from, sent, kNcclInt8, peer, turn.on.raw, turn.stream);
+        if (received && fine(result)) result = nccl_.receive(to, received, kNcclInt8, peer, turn.on.raw, turn.stream);
       }
-      in += to;
-      out += from;
+      from += sent;
+      to += received;
     }
-  });
+    return result;
+  };
+  add({"ncclSend", kWhole, put, nullptr}, stream);
 }
 
 }  // namespace hvd::cuda

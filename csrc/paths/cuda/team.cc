@@ -2,12 +2,15 @@
 #include "paths/cuda/team.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <sstream>
 
 #include "paths/cuda/alone.h"
+#include "paths/cuda/nccl_network.h"
 #include "util/bytes.h"
+#include "util/cores.h"
 #include "util/log.h"
 
 namespace hvd::cuda {
@@ -97,6 +100,10 @@ struct Team::Hello {
     out.put(self.capacity);
     out.put(self.nccl);
     out.put_text(self.no_nccl);
+    out.put(self.nccl_streams);
+    out.put_text(self.nccl_host);
+    out.put(static_cast<uint8_t>(self.sockets));
+    out.put(self.cores);
     out.put_text(self.no_direct);
     out.put(device);
     out.put(memory);
@@ -113,6 +120,10 @@ struct Team::Hello {
     h.self.capacity = in.get<int32_t>();
     h.self.nccl = in.get<int32_t>();
     h.self.no_nccl = in.get_text();
+    h.self.nccl_streams = in.get<int32_t>();
+    h.self.nccl_host = in.get_text();
+    h.self.sockets = in.get<uint8_t>() != 0;
+    h.self.cores = in.get<int32_t>();
     h.self.no_direct = in.get_text();
     h.device = in.get<int32_t>();
     h.memory = in.get<IpcHandle>();
@@ -124,13 +135,13 @@ struct Team::Hello {
 struct Team::Answer {
   std::string no_direct;
   int32_t room = kMostBlocks;
-  std::vector<NcclId> ids;
+  std::vector<NcclId> id;  // of the first member, if it has NCCL
 
   std::string encode() const {
     Writer out;
     out.put_text(no_direct);
     out.put(room);
-    out.put_list(ids);
+    out.put_list(id);
     return out.take();
   }
   static Answer decode(const std::string& bytes) {
@@ -138,7 +149,7 @@ struct Team::Answer {
     Answer a;
     a.no_direct = in.get_text();
     a.room = in.get<int32_t>();
-    a.ids = in.get_list<NcclId>();
+    a.id = in.get_list<NcclId>();
     in.expect_end();
     return a;
   }
@@ -156,6 +167,12 @@ Team::Hello Team::introduce(const PlannedBatch& batch, const std::vector<int>& h
   if (self.wanted == Wanted::kAuto || self.wanted == Wanted::kNccl) {
     nccl_library_ = load_nccl(settings.nccl_library, &self.no_nccl);
     if (nccl_library_) self.nccl = nccl_library_->version;
+    NcclNetwork network = find_network(&std::getenv, "/sys/class/infiniband");
+    self.nccl_streams = static_cast<int32_t>(settings.num_nccl_streams);
+    self.sockets = network.sockets;
+    self.nccl_host =
+        std::to_string(self.host) + " " + network.host + (network.apart ? " " + std::to_string(self.rank) : "");
+    self.cores = static_cast<int32_t>(usable_cores() / std::count(host_of_rank.begin(), host_of_rank.end(), self.host));
   }
   bool may_map = (self.wanted == Wanted::kAuto || self.wanted == Wanted::kDirect) && batch.layout->hosts() == 1 &&
                  n_ <= kMostPeers;
@@ -206,12 +223,12 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
       host_(host),
       me_(batch.layout->my_index),
       n_(batch.layout->size()),
-      process_set_(batch.process_set) {
+      process_set_(batch.process_set),
+      space_(tools_->device) {
   if (n_ == 1) {
     devices_ = {tools_->device->number};
     alone_ = std::make_unique<Alone>(tools_->converter);
     choice_.reason = "alone";
-    spaces_.push_back(std::make_unique<Workspace>(tools_->device));
     return;
   }
   std::vector<Hello> hellos;
@@ -230,13 +247,11 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
     if (choice_.direct) mine.no_direct = map_peers(hellos, batch.seq);
     if (choice_.direct && choice_.spins) mine.room = claim_room(members);
     if (me_ == 0 && nccl_library_ && members[0].nccl) {
-      mine.ids.resize(static_cast<size_t>(std::max<int64_t>(settings.num_nccl_streams, 1)));
-      for (NcclId& id : mine.ids) {
-        NcclResult result = nccl_library_->get_unique_id(&id);
-        if (result != kNcclSuccess) {
-          const char* last = nccl_library_->last_error(nullptr);
-          throw NcclError(describe_nccl(*nccl_library_, result, "ncclGetUniqueId", last ? last : ""));
-        }
+      mine.id.resize(1);
+      NcclResult result = nccl_library_->get_unique_id(mine.id.data());
+      if (result != kNcclSuccess) {
+        const char* last = nccl_library_->last_error(nullptr);
+        throw NcclError(describe_nccl(*nccl_library_, result, "ncclGetUniqueId", last ? last : ""));
       }
     }
     std::vector<Answer> answers;
@@ -249,16 +264,12 @@ Team::Team(std::shared_ptr<Tools> tools, HostPath& host, const PlannedBatch& bat
     if (choice_.direct)
       direct_ = std::make_unique<Direct>(*tools_, std::move(peers_), me_, n_, choice_.spins, choice_.blocks);
     if (choice_.nccl)
-      for (const NcclId& id : answers[0].ids)
-        nccl_.push_back(std::make_unique<NcclGroup>(*nccl_library_, tools_->device, tools_->converter, id, me_, n_,
-                                                    tools_->device->stream(static_cast<int>(nccl_.size())),
-                                                    [this] { host_.check(); }));
+      nccl_ = std::make_unique<NcclGroup>(*nccl_library_, tools_->device, tools_->converter, answers[0].id.at(0), me_,
+                                          n_, choice_.nccl_streams, [this] { host_.check(); });
     if (choice_.through_host()) staged_ = std::make_unique<Staged>(tools_->device, host_, me_, n_);
   }
   peers_.reset();
   shown_.reset();
-  for (size_t lane = 0; lane < std::max<size_t>(nccl_.size(), 1); ++lane)
-    spaces_.push_back(std::make_unique<Workspace>(tools_->device));
   if (me_ == 0)
     HVD_LOG(Info, "[" << members[0].rank << "]: GPU tensors of process set " << process_set_ << " (" << n_
                       << " ranks) go " << (choice_.error.empty() ? choice_.reason : "nowhere: " + choice_.error));
@@ -274,16 +285,15 @@ int32_t Team::claim_room(const std::vector<Candidate>& members) {
   return tools_->room.claim(ranks * choice_.blocks, most_waiting(self.capacity)) / ranks;
 }
 
-Group& Team::pick(const PlannedBatch& batch, size_t bytes, int* lane) {
-  *lane = 0;
+Group& Team::pick(const PlannedBatch& batch, size_t bytes) {
   if (alone_) return *alone_;
   if (choice_.goes_direct(bytes)) {
     ++direct_batches_;
     return *direct_;
   }
   if (choice_.nccl) {
-    *lane = static_cast<int>(nccl_batches_++ % nccl_.size());
-    return *nccl_[static_cast<size_t>(*lane)];
+    ++nccl_batches_;
+    return *nccl_;
   }
   ++staged_batches_;
   staged_->enter(batch);
@@ -291,38 +301,31 @@ Group& Team::pick(const PlannedBatch& batch, size_t bytes, int* lane) {
 }
 
 void Team::run(PlannedBatch& batch, size_t bytes) {
-  int lane = 0;
-  Group& group = pick(batch, bytes, &lane);
-  Order& order = tools_->order(lane);
-  Stream stream = group.any_stream() ? stream_of(batch, order.own) : order.own;
+  Group& group = pick(batch, bytes);
+  Stream own = tools_->order.own;
+  Stream stream = group.any_stream() ? stream_of(batch, own) : own;
   std::optional<Marks> marks;
-  if (batch.phases) marks = tools_->trace.of(batch, bytes, lane, group.name());
-  Verbs(*tools_, group, *spaces_[static_cast<size_t>(lane)], order, stream, marks ? &*marks : nullptr).run(batch);
+  if (batch.phases) marks = tools_->trace.of(batch, bytes, group.name());
+  Verbs(*tools_, group, space_, stream, marks ? &*marks : nullptr).run(batch);
   if (marks) tools_->trace.add(std::move(*marks));
 }
 
 void Team::leave() {
-  for (size_t lane = 0; lane < spaces_.size(); ++lane) {
-    Order& order = tools_->order(static_cast<int>(lane));
-    order.follow(order.own);
-    last_.push_back(tools_->device->record(order.own));
-  }
+  tools_->order.follow(tools_->order.own);
+  last_ = tools_->device->record(tools_->order.own);
 }
 
 bool Team::left() {
-  if (!std::all_of(last_.begin(), last_.end(), [](const EventPtr& last) { return last->reached(); })) return false;
+  if (!last_->reached()) return false;
   if (direct_) direct_->rest();
-  for (auto& group : nccl_) group->rest();
+  if (nccl_) nccl_->rest();
   return true;
 }
 
 // Groups wait for their own streams when they end.
 Team::~Team() {
   try {
-    for (size_t lane = 0; lane < spaces_.size(); ++lane) {
-      Order& order = tools_->order(static_cast<int>(lane));
-      order.follow(order.own);
-    }
+    tools_->order.follow(tools_->order.own);
   } catch (const CudaError&) {  // the process ends and the driver has gone
   }
 }
@@ -330,7 +333,7 @@ Team::~Team() {
 void Team::abort() {
   tools_->stop.set();
   if (direct_) direct_->abort();
-  for (auto& group : nccl_) group->abort();
+  if (nccl_) nccl_->abort();
 }
 
 std::string Team::report() const {

@@ -4,7 +4,7 @@
 //
 // The meeting, two rounds in which everybody hears everybody:
 //   1. what I have: GPU, MPS, NCCL, memory to show; then all choose alike (choose.h)
-//   2. whether I can map and read the others' memory; the first member adds the ids of the NCCL communicators
+//   2. whether I can map and read the others' memory; the first member adds the id of the NCCL communicator
 // After that, all choose again and make their groups.
 #pragma once
 
@@ -56,7 +56,7 @@ class Team {
   std::string map_peers(const std::vector<Hello>& hellos, uint64_t seq);
   // Blocks of each rank for which there are places on this rank's GPU, if it is for this one to claim them.
   int32_t claim_room(const std::vector<Candidate>& members);
-  Group& pick(const PlannedBatch& batch, size_t bytes, int* lane);
+  Group& pick(const PlannedBatch& batch, size_t bytes);
 
   std::shared_ptr<Tools> tools_;
   HostPath& host_;
@@ -72,9 +72,9 @@ class Team {
   std::unique_ptr<Group> alone_;
   std::unique_ptr<Staged> staged_;
   std::unique_ptr<Direct> direct_;
-  std::vector<std::unique_ptr<NcclGroup>> nccl_;    // by lane
-  std::vector<std::unique_ptr<Workspace>> spaces_;  // by lane
-  std::vector<EventPtr> last_;                      // by lane: the end of what was under way at leave()
+  std::unique_ptr<NcclGroup> nccl_;
+  Workspace space_;
+  EventPtr last_;  // the end of what was under way at leave()
   uint64_t nccl_batches_ = 0;
   uint64_t direct_batches_ = 0;
   uint64_t staged_batches_ = 0;

@@ -2,7 +2,6 @@
 // What the engine keeps on one GPU, whatever the process set.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -16,7 +15,7 @@
 
 namespace hvd::cuda {
 
-// Collectives of one lane come one after the other, whatever streams they are put on. Driving thread.
+// Collectives come one after the other, whatever streams they are put on. Driving thread.
 class Order {
  public:
   explicit Order(Stream own) : own(own) {}
@@ -46,7 +45,8 @@ struct Tools {
         converter(modules, stop),
         outputs(std::make_shared<Outputs>(d)),
         room(d->uuid()),
-        trace(d) {}
+        trace(d),
+        order(d->stream(0)) {}
   std::shared_ptr<Device> device;
   Modules modules;
   StopWord stop;
@@ -54,11 +54,7 @@ struct Tools {
   std::shared_ptr<Outputs> outputs;
   Room room;
   Trace trace;
-
-  Order& order(int lane) { return orders_.try_emplace(lane, device->stream(lane)).first->second; }
-
- private:
-  std::map<int, Order> orders_;  // by lane
+  Order order;
 };
 
 }  // namespace hvd::cuda

@@ -28,11 +28,10 @@ void Marks::passed(const char* part, Stream stream) {
   work_.parts.push_back({part, 0});
 }
 
-Marks Trace::of(const PlannedBatch& batch, size_t bytes, int lane, const char* way) const {
+Marks Trace::of(const PlannedBatch& batch, size_t bytes, const char* way) const {
   const Description& first = batch.agreed.front()->description;
   DeviceWork work;
   work.device = device_->number;
-  work.lane = lane;
   work.tensor = first.name;
   work.tensors = batch.tensors.size();
   work.kind = first.kind_text();

@@ -42,7 +42,7 @@ class Trace {
   explicit Trace(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   // Driving thread.
-  Marks of(const PlannedBatch& batch, size_t bytes, int lane, const char* way) const;
+  Marks of(const PlannedBatch& batch, size_t bytes, const char* way) const;
   void add(Marks marks);
   // Any thread: what has been done since, in order. last: nobody asks for the rest.
   void take(std::vector<DeviceWork>* out, bool last);

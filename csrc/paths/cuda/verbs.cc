@@ -57,7 +57,7 @@ Workspace::Workspace(const std::shared_ptr<Device>& device)
 
 void Verbs::run(PlannedBatch& batch) {
   InContext in(*tools_.device);
-  order_.follow(stream_);
+  tools_.order.follow(stream_);
   await_inputs(batch);
   if (marks_) marks_->begin(stream_);
   switch (batch.kind) {
@@ -77,7 +77,7 @@ void Verbs::run(PlannedBatch& batch) {
       tensor->result = done;
       tensor->in_stream = tensor->stream == stream_;
     }
-  order_.done(stream_, std::move(done));
+  tools_.order.done(stream_, std::move(done));
 }
 
 void Verbs::passed(const char* part) {

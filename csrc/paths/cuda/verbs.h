@@ -10,7 +10,7 @@
 
 namespace hvd::cuda {
 
-// The buffers of one stream of a set.
+// The buffers of a set.
 struct Workspace {
   explicit Workspace(const std::shared_ptr<Device>& device);
   Buffer fused;    // what is packed
@@ -20,8 +20,8 @@ struct Workspace {
 class Verbs {
  public:
   // marks: where it is noted when the device does what; null: nobody asks.
-  Verbs(Tools& tools, Group& group, Workspace& space, Order& order, Stream stream, Marks* marks)
-      : tools_(tools), group_(group), space_(space), order_(order), stream_(stream), marks_(marks) {}
+  Verbs(Tools& tools, Group& group, Workspace& space, Stream stream, Marks* marks)
+      : tools_(tools), group_(group), space_(space), stream_(stream), marks_(marks) {}
 
   // Puts the batch on the stream; each tensor is left its output and the point when that is there.
   void run(PlannedBatch& batch);
@@ -50,7 +50,6 @@ class Verbs {
   Tools& tools_;
   Group& group_;
   Workspace& space_;
-  Order& order_;
   const Stream stream_;
   Marks* const marks_;
 };

@@ -32,6 +32,7 @@ namespace {
 constexpr int kMostRanks = 16;
 constexpr size_t kSlot = 64 << 10;
 constexpr size_t kRing = 16 << 10;
+constexpr size_t kMostSplits = 8;
 
 struct Ring {  // bytes from one rank to another
   std::atomic<uint64_t> written, read;
@@ -106,6 +107,7 @@ NcclResult enter(const char* call) {
 // Alive while somebody has work for it on a stream.
 struct ncclComm {
   Shared* shared = nullptr;
+  size_t splits = 0;  // so far
   int me = 0;
   int n = 0;
   std::atomic<bool> aborted{false};
@@ -399,7 +401,7 @@ const char* ncclGetLastError(NcclComm) { return last_error.c_str(); }
 NcclResult ncclGetUniqueId(NcclId* id) {
   if (NcclResult r = enter("ncclGetUniqueId")) return r;
   int fd = memfd_create("standin-nccl", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, sizeof(Shared)) != 0) return kNcclSystem;
+  if (fd < 0 || ftruncate(fd, sizeof(Shared) * (1 + kMostSplits)) != 0) return kNcclSystem;
   Id meaning{getpid(), fd};
   *id = {};
   std::memcpy(id->bytes, &meaning, sizeof meaning);
@@ -415,7 +417,7 @@ NcclResult ncclCommInitRankConfig(NcclComm* comm, int n, NcclId id, int rank, Nc
   std::string path = "/proc/" + std::to_string(meaning.process) + "/fd/" + std::to_string(meaning.descriptor);
   int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return kNcclSystem;
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* memory = mmap(nullptr, sizeof(Shared) * (1 + kMostSplits), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (memory == MAP_FAILED) return kNcclSystem;
   auto made = std::make_shared<ncclComm>();
@@ -462,13 +464,15 @@ NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* state) {
   return kNcclSuccess;
 }
 
-// All in one color, which is all that is needed. The parent is idle from then on, so the two can share their memory.
+// All in one color, which is all that is needed. Each has memory of its own, behind that of the parent.
 NcclResult ncclCommSplit(NcclComm parent, int, int key, NcclComm* child, NcclConfig* config) {
   if (NcclResult r = enter("ncclCommSplit")) return r;
   CommPtr c = held(parent);
-  if (!config || config->blocking != 1 || key != c->me) return kNcclInvalidArgument;
+  if (!config || config->blocking != 1 || key != c->me || c->splits == kMostSplits) return kNcclInvalidArgument;
   c->child = std::make_shared<ncclComm>();
-  c->child->shared = c->shared;
+  c->child->shared = c->shared + ++c->splits;
+  c->child->shared->place[c->me] = c->shared->place[c->me];
+  c->child->shared->arrived.fetch_add(1, std::memory_order_acq_rel);
   c->child->me = c->me;
   c->child->n = c->n;
   c->child->blocking = true;

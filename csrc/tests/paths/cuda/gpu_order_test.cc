@@ -458,32 +458,6 @@ TEST(joined_ranks_send_zeros) {
     }
 }
 
-TEST(several_nccl_streams) {
-  Settings settings = gpu_settings("NCCL");
-  settings.num_nccl_streams = 3;
-  settings.fusion_threshold = 0;
-  GpuJob job({2}, settings);
-  std::atomic<long> faults{0};
-  job.each([&](int rank) {
-    std::vector<std::unique_ptr<Array>> arrays;
-    std::vector<int64_t> handles;
-    Engine& e = job.engine(rank);
-    for (int i = 0; i < 12; ++i) {
-      arrays.push_back(std::make_unique<Array>(job.user(rank), filled(float(i))));
-      const std::string name = "t" + std::to_string(i);
-      const hvd_request r = job.request(rank, HVD_ALLREDUCE, name.c_str(), HVD_FLOAT32, kShape, arrays.back()->data(),
-                                        arrays.back()->data());
-      handles.push_back(e.submit(&r, 1, 0, nullptr, nullptr, nullptr));
-    }
-    for (int i = 0; i < 12; ++i) {
-      faults += !e.wait_stream(handles[size_t(i)], job.user(rank).stream, 30.0).ok();
-      faults += !all(arrays[size_t(i)]->read(), 2.f * float(i));
-      e.release(handles[size_t(i)]);
-    }
-  });
-  CHECK_EQ(faults.load(), 0L);
-}
-
 TEST(many_threads_submit_at_once) {
   GpuJob job({2}, "direct");
   std::atomic<long> faults{0};

@@ -2,12 +2,16 @@
 //
 // What every rank computes for itself and must come to the same result: the cut of tensors into tiles and buffers, and
 // the choice of the way. No device is needed.
+#include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <numeric>
 #include <random>
 
 #include "paths/cuda/choose.h"
 #include "paths/cuda/convert.h"
 #include "paths/cuda/fuse.h"
+#include "paths/cuda/nccl_network.h"
 #include "paths/cuda/scaling.h"
 #include "paths/cuda/tiles.h"
 #include "tests/check.h"
@@ -142,6 +146,73 @@ TEST(scale_factors) {
   CHECK(!whole.multiply && whole.divide && whole.whole == 4);
   CHECK(!any(scaling_for(HVD_BOOL, 0.5, 4)));
   CHECK(scaling_for(HVD_BOOL, 0.0, 1).multiply);
+}
+
+TEST(large_tensors_are_spread_where_sockets_take_the_time) {
+  auto candidates = [](int ranks) {
+    std::vector<Candidate> members;
+    for (int r = 0; r < ranks; ++r) {
+      members.push_back(member(r, r, 0));
+      members.back().sockets = true;
+      members.back().cores = 8;
+      members.back().nccl_host = std::to_string(r);
+    }
+    return members;
+  };
+  std::vector<Candidate> hosts = candidates(3);
+  Choice c = choose(hosts, 0);
+  CHECK_EQ(c.nccl_streams, 4);
+  CHECK(has(c.reason, "NCCL 2.28.9 (large ones over 4 communicators)"));
+
+  hosts[1].cores = 5;  // half of them are for others
+  CHECK_EQ(choose(hosts, 0).nccl_streams, 2);
+  hosts[1].cores = 1;
+  CHECK_EQ(choose(hosts, 0).nccl_streams, 1);
+
+  hosts = candidates(3);
+  hosts[2].sockets = false;  // something better, or nobody knows
+  CHECK_EQ(choose(hosts, 0).nccl_streams, 1);
+  hosts = candidates(3);
+  hosts[2].nccl_host = hosts[0].nccl_host;
+  CHECK_EQ(choose(hosts, 0).nccl_streams, 1);
+
+  hosts[0].nccl_streams = 3;  // as asked for; whom the first rank asks
+  CHECK_EQ(choose(hosts, 0).nccl_streams, 3);
+  for (Candidate& m : hosts) m.nccl = 21702;  // cannot split them off
+  CHECK_EQ(choose(hosts, 0).nccl_streams, 1);
+}
+
+// What NCCL would take between hosts.
+TEST(the_network_of_nccl) {
+  std::map<std::string, std::string> set;
+  auto get = [&](const char* name) {
+    auto found = set.find(name);
+    return found == set.end() ? nullptr : found->second.c_str();
+  };
+  char folder[] = "/tmp/hvd-adapters-XXXXXX";
+  const std::string adapters = mkdtemp(folder);
+  set["NCCL_NET_PLUGIN"] = "none";  // whatever this machine has
+  CHECK(find_network(get, adapters).sockets);
+  CHECK(find_network(get, adapters + "/nowhere").sockets);
+  std::filesystem::create_directory(adapters + "/mlx5_0");
+  CHECK(!find_network(get, adapters).sockets);
+  set["NCCL_IB_DISABLE"] = "1";
+  CHECK(find_network(get, adapters).sockets);
+  set["NCCL_NET_PLUGIN"] = "ofi";
+  CHECK(!find_network(get, adapters).sockets);
+  set["NCCL_NET"] = "Socket";
+  CHECK(find_network(get, adapters).sockets);
+  set["NCCL_NET"] = "IB";
+  CHECK(!find_network(get, adapters).sockets);
+  std::filesystem::remove_all(adapters);
+
+  CHECK(find_network(get, adapters).host.empty() && !find_network(get, adapters).apart);
+  set["NCCL_HOSTID"] = "a";
+  set["NCCL_P2P_DISABLE"] = "1";
+  CHECK(!find_network(get, adapters).apart);
+  set["NCCL_SHM_DISABLE"] = "1";
+  CHECK_EQ(find_network(get, adapters).host, std::string("a"));
+  CHECK(find_network(get, adapters).apart);
 }
 
 TEST(the_way_is_chosen_by_what_is_there) {
