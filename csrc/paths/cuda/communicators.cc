@@ -50,9 +50,14 @@ void Communicators::split_off(int me) {
 
 Communicators::~Communicators() {
   if (aborter_.joinable()) aborter_.join();
-  std::lock_guard<std::mutex> lock(mutex_);
   try {
     InContext in(*device_);
+    // Others may still wait for bytes that a thread of a communicator sends.
+    if (!at_rest_ && !device_->drained(device_->stream(0), kFinalizeSeconds)) {
+      abort_now();
+      return;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
     for (const Communicator& one : all_) retire(one);
     retire(parent_);
   } catch (const CudaError&) {  // the process ends and the driver has gone
@@ -61,11 +66,6 @@ Communicators::~Communicators() {
 
 void Communicators::retire(const Communicator& one) {
   if (!one.raw) return;
-  // Others may still wait for bytes that a thread of this communicator sends.
-  if (!at_rest_ && !device_->drained(device_->stream(0), kFinalizeSeconds)) {
-    nccl_.abort(one.raw);
-    return;
-  }
   NcclResult state = nccl_.finalize(one.raw);
   for (double deadline = now_s() + kFinalizeSeconds; state == kNcclInProgress && now_s() < deadline; usleep(200))
     if (nccl_.async_error(one.raw, &state) != kNcclSuccess) break;
@@ -77,15 +77,18 @@ void Communicators::abort() {
   if (!aborted_.exchange(true)) aborter_ = start_thread("hvd-nccl-abort", [this] { abort_now(); });
 }
 
+// All at once: each ends its own kernels and then gives memory back, which waits for all kernels on the device.
 void Communicators::abort_now() {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   for (double until = now_s() + kPatienceSeconds; !lock.try_lock() && now_s() < until;) usleep(1000);
-  auto end = [this](Communicator& one) {
-    if (one.raw) nccl_.abort(one.raw);
-    one.raw = nullptr;
+  std::vector<std::thread> aborts;
+  auto end = [&](Communicator& one) {
+    if (NcclComm raw = std::exchange(one.raw, nullptr))
+      aborts.push_back(start_thread("hvd-nccl-abort", [this, raw] { nccl_.abort(raw); }));
   };
   for (Communicator& one : all_) end(one);
   end(parent_);
+  for (std::thread& thread : aborts) thread.join();
 }
 
 void Communicators::check(const Communicator& one, NcclResult result, const char* call) const {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -110,6 +111,7 @@ struct ncclComm {
   size_t splits = 0;  // so far
   int me = 0;
   int n = 0;
+  int device = 0;
   std::atomic<bool> aborted{false};
   std::atomic<int> polls{0};  // how often it still says that it is busy
   bool connected = false;
@@ -322,11 +324,16 @@ void exchange(ncclComm& comm, const std::vector<Op>& ops) {
   }
 }
 
+// Kernels on each device now.
+std::array<std::atomic<int>, 64> kernels{};
+
 struct Work {
   CommPtr comm;
   std::vector<Op> ops;
   static void run(void* self) {
     std::unique_ptr<Work> work(static_cast<Work*>(self));
+    std::atomic<int>& here = kernels.at(static_cast<size_t>(work->comm->device));
+    ++here;
     try {
       std::vector<Op> pairs;
       for (const Op& op : work->ops) {
@@ -336,6 +343,7 @@ struct Work {
       exchange(*work->comm, pairs);
     } catch (const Aborted&) {  // leaves the memory as it is, as a kernel would
     }
+    --here;
   }
 };
 
@@ -424,6 +432,7 @@ NcclResult ncclCommInitRankConfig(NcclComm* comm, int n, NcclId id, int rank, Nc
   made->shared = static_cast<Shared*>(memory);
   made->me = rank;
   made->n = n;
+  made->device = standin_current_device();
   Shared::Place& place = made->shared->place[rank];
   const char* host = std::getenv("NCCL_HOSTID");
   std::snprintf(place.host, sizeof place.host, "%s", host ? host : "here");
@@ -475,6 +484,7 @@ NcclResult ncclCommSplit(NcclComm parent, int, int key, NcclComm* child, NcclCon
   c->child->shared->arrived.fetch_add(1, std::memory_order_acq_rel);
   c->child->me = c->me;
   c->child->n = c->n;
+  c->child->device = c->device;
   c->child->blocking = true;
   c->child_place = child;
   *child = nullptr;
@@ -489,9 +499,11 @@ NcclResult ncclCommFinalize(NcclComm comm) {
   return enter("ncclCommFinalize");
 }
 
+// Gives its device memory back, for which all kernels on the device must have ended, of other communicators too.
 NcclResult ncclCommAbort(NcclComm comm) {
   CommPtr gone = held(comm);
   gone->aborted = true;
+  while (kernels.at(static_cast<size_t>(gone->device)) > 0) usleep(10);
   std::lock_guard<std::mutex> lock(comms_mutex);
   comms().erase(std::find(comms().begin(), comms().end(), gone));
   return kNcclSuccess;
