@@ -9,15 +9,6 @@
 #include "util/clock.h"
 
 namespace hvd::cuda {
-namespace {
-
-std::string mebibytes(size_t bytes) {
-  if (bytes < 1 << 20) return std::to_string(bytes) + " bytes";
-  return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
-}
-
-}  // namespace
-
 InContext::InContext(const Device& device) {
   Context current = nullptr;
   HVD_CUDA(context_current, &current);
@@ -165,14 +156,9 @@ Address Device::allocate(size_t bytes, const std::string& purpose, const std::st
   InContext in(*this);
   Address memory = 0;
   Result result = driver().memory_alloc(&memory, bytes);
-  if (result == kOutOfMemory) {
-    size_t available = 0;
-    size_t total = 0;
-    driver().memory_info(&available, &total);
+  if (result == kOutOfMemory)
     throw CudaError(result, "no " + mebibytes(bytes) + " of memory on GPU " + std::to_string(number) + " (" + name() +
-                                ") for " + purpose + ": " + mebibytes(available) + " of " + mebibytes(total) +
-                                " are free. " + advice);
-  }
+                                ") for " + purpose + ": " + memory_left() + ". " + advice);
   check(result, kCallNames.memory_alloc);
   return memory;
 }

@@ -68,8 +68,25 @@ std::string Driver::describe(Result result) const {
   return std::string(name ? name : "unknown error") + " (" + (text ? text : std::to_string(result)) + ")";
 }
 
+std::string mebibytes(size_t bytes) {
+  if (bytes < 1 << 20) return std::to_string(bytes) + " bytes";
+  return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
+}
+
+std::string memory_left() {
+  size_t available = 0;
+  size_t total = 0;
+  driver().memory_info(&available, &total);
+  return mebibytes(available) + " of " + mebibytes(total) + " are free";
+}
+
 void check(Result result, const char* call) {
-  if (result != kSuccess) throw CudaError(result, std::string(call) + ": " + driver().describe(result));
+  if (result == kSuccess) return;
+  std::string text = std::string(call) + ": " + driver().describe(result);
+  if (DeviceNumber device = 0; result == kOutOfMemory && driver().context_device(&device) == kSuccess)
+    text += ", out of memory on GPU " + std::to_string(device) + ": " + memory_left() +
+            ". Leave the engine some MiB, e.g. by a smaller batch.";
+  throw CudaError(result, text);
 }
 
 }  // namespace hvd::cuda

@@ -34,7 +34,13 @@ const Driver& driver();
 // The same, or nullptr.
 const Driver* loaded_driver();
 
-// Throws CudaError: "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+// "4 MiB", "300 bytes"
+std::string mebibytes(size_t bytes);
+// Of the current context's device: "3 MiB of 143771 MiB are free".
+std::string memory_left();
+
+// Throws CudaError: "cuEventRecord: CUDA_ERROR_INVALID_HANDLE (invalid resource handle)". Where a GPU is full, as any
+// call may find it, that is said as well.
 void check(Result result, const char* call);
 
 #define HVD_CUDA(member, ...) \

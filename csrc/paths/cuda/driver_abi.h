@@ -76,6 +76,7 @@ enum : int { kCaptureNone = 0 };  // CUstreamCaptureStatus
   X(primary_release, cuDevicePrimaryCtxRelease_v2, (DeviceNumber))                         \
   X(primary_state, cuDevicePrimaryCtxGetState, (DeviceNumber, unsigned*, int*))            \
   X(context_current, cuCtxGetCurrent, (Context*))                                          \
+  X(context_device, cuCtxGetDevice, (DeviceNumber*))                                       \
   X(context_push, cuCtxPushCurrent_v2, (Context))                                          \
   X(context_pop, cuCtxPopCurrent_v2, (Context*))                                           \
   X(priority_range, cuCtxGetStreamPriorityRange, (int*, int*))                             \

@@ -273,6 +273,11 @@ Result cuCtxGetCurrent(Context* c) {
   *c = context();
   return kSuccess;
 }
+Result cuCtxGetDevice(DeviceNumber* device) {
+  *device = standin_current_device();
+  if (*device < 0) return kInvalidContext;
+  return kSuccess;
+}
 Result cuCtxPushCurrent_v2(Context c) {
   CALL("cuCtxPushCurrent_v2");
   if (!c || c->references <= 0) return kInvalidContext;

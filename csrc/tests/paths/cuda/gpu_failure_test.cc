@@ -282,13 +282,14 @@ TEST(out_of_device_memory) {
 // A GPU that is full before the first collective: not even the engine's own words fit.
 TEST(no_device_memory_at_all) {
   const Machine machine;
-  for (const char* way : {"direct", "NCCL"}) {
-    const Case c(way);
+  for (auto [way, call] : {std::pair("direct", "cuMemAlloc_v2"), std::pair("NCCL", "cuMemAlloc_v2"),
+                           std::pair("direct", "cuStreamCreateWithPriority")}) {
+    const Case c(way, call);
     {
       GpuJob job({2}, way);
       std::vector<std::unique_ptr<Array>> arrays(2);
       job.each([&](int rank) { arrays[size_t(rank)] = std::make_unique<Array>(job.user(rank), filled(1)); });
-      standin_fail("cuMemAlloc_v2", 2, 0);
+      standin_fail(call, 2, 0);
       std::vector<Status> statuses(2);
       job.each([&](int rank) {
         void* data = arrays[size_t(rank)]->data();
@@ -297,6 +298,7 @@ TEST(no_device_memory_at_all) {
       for (const Status& status : statuses) {
         CHECK_EQ(status.code, int(HVD_UNKNOWN));
         CHECK(has(status.text, "of memory on GPU"));
+        CHECK(has(status.text, "are free"));
         CHECK(has(status.text, "rank "));
       }
     }
