@@ -25,7 +25,7 @@ def mpi_environment(name: str) -> Path:
     print(f"benchmarks: installing {name} and mpi4py into {where}", file=sys.stderr)
     pip = [str(where / "bin" / "python"), "-m", "pip", "install", "-q", name, "mpi4py", "numpy"]
     try:
-        subprocess.run([sys.executable, "-m", "venv", str(where)], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "venv", str(where)], check=True, capture_output=True, text=True)
         subprocess.run(pip, check=True, timeout=600, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
         last = (error.stderr or "").strip().splitlines()[-1:]

@@ -2,7 +2,8 @@
 """What is to be reached, one line a row, and the verdict on what was measured.
 
 A time is at most so many microseconds, at most so many times another contender's time, or, for steadiness,
-has a p99 of at most so many times the median. A row that nobody measured keeps its place with the reason.
+has a p99 of at most so many times the median. Where a row does more than what is compared, only the time
+beyond that of the same work without us counts. A row that nobody measured keeps its place with the reason.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Reach(NamedTuple):
     of: str = ""
     words: str = ""  # how to say it, where "at most 1.11x X" hides what is meant
     steady: bool = False  # p99 over our own median instead
+    beyond: str = ""  # of our time, only what it takes beyond this contender's
 
     def __str__(self) -> str:
         if self.words:
@@ -68,12 +70,15 @@ def _goals() -> Dict[str, List[Reach]]:
         for size in MEMORY_SIZES:
             goals[f"allreduce {size_text(size)}, {ranks} ranks"] = [Reach(1.8, "memcpy")]
     of_numpy = Reach(1 / 0.9, "numpy", "at least 0.9 of horovod.numpy")
+    # The same for work that is alike: results that are made, and of a step only what is added to it.
+    out_of_place = Reach(1 / 0.9, "numpy out of place", "at least 0.9 of horovod.numpy out of place")
+    added = of_numpy._replace(words=f"beyond TensorFlow alone {of_numpy}", beyond="TensorFlow alone")
     goals.update(
         {
             "107 small tensors one by one": [Reach(800)],
             "107 small tensors grouped": [Reach(500)],
-            "TensorFlow graph, 64 MiB": [of_numpy],
-            "TensorFlow graph, 160 gradients": [of_numpy],
+            "TensorFlow graph, 64 MiB": [of_numpy, out_of_place],
+            "TensorFlow graph, 160 gradients": [of_numpy, added],
             "NumPy out of place, 64 MiB": [Reach(1 / 0.8, "in place", "at least 0.8 of in place")],
             "torch hook, 160 parameters": [Reach(2)],
             "torch hook, 20 x Linear(1024)": [Reach(4)],
@@ -83,7 +88,8 @@ def _goals() -> Dict[str, List[Reach]]:
     )
     for per_host in ("1 rank", "2 ranks"):
         of_wire = Reach(1 / 0.9, "iperf3", "at least 0.9 of iperf3 with as many streams")
-        goals[f"two hosts, 64 MiB, {per_host} a host"] = [of_wire, *_as_fast_as("gloo", "openmpi")]
+        both_ways = Reach(1 / 0.9, "iperf3 both ways", "at least 0.9 of iperf3 both ways")
+        goals[f"two hosts, 64 MiB, {per_host} a host"] = [of_wire, both_ways, *_as_fast_as("gloo", "openmpi")]
         goals[f"two hosts, 4 B, {per_host} a host"] = _as_fast_as("gloo", "openmpi")
     goals.update(
         {
@@ -117,11 +123,12 @@ def _judge(row: Row, reach: Reach) -> Judgement:
         found = Ratio(*[ours.p99 / ours.median] * 3)
     elif not reach.of:
         found = Ratio(ours.median, ours.p25, ours.p75)
-    elif reach.of in row.times:
-        found = ratio(ours, row.times[reach.of])
     else:
-        why = row.absent.get(reach.of, "not measured")
-        return Judgement(reach, nothing, UNKNOWN, f"without {reach.of}: {why}")
+        for needed in filter(None, (reach.of, reach.beyond)):
+            if needed not in row.times:
+                why = row.absent.get(needed, "not measured")
+                return Judgement(reach, nothing, UNKNOWN, f"without {needed}: {why}")
+        found = ratio(ours, row.times[reach.of], row.times[reach.beyond] if reach.beyond else None)
     share = Ratio(*(value / reach.at_most for value in found))
     return Judgement(reach, share, REACHED if share.median <= 1.0 else NOT)
 

@@ -89,11 +89,13 @@ class Ratio(NamedTuple):
     high: float
 
 
-def ratio(ours: Times, theirs: Times) -> Ratio:
-    """Our time over theirs, from neighbouring turns."""
-    pairs = [a / b for a, b in zip(ours.turns, theirs.turns) if b > 0]
-    if len(ours.turns) != len(theirs.turns) or not pairs:
-        return Ratio(*(value / theirs.median for value in (ours.median, ours.p25, ours.p75)))
+def ratio(ours: Times, theirs: Times, beyond: Optional[Times] = None) -> Ratio:
+    """Our time, or what it takes beyond another's, over theirs, from neighbouring turns."""
+    off = beyond.turns if beyond else [0.0] * len(ours.turns)
+    pairs = [(a - c) / b for a, b, c in zip(ours.turns, theirs.turns, off) if b > 0]
+    if not len(ours.turns) == len(theirs.turns) == len(off) or not pairs:
+        less = beyond.median if beyond else 0.0
+        return Ratio(*((value - less) / theirs.median for value in (ours.median, ours.p25, ours.p75)))
     return Ratio(statistics.median(pairs), *middle_half(pairs))
 
 

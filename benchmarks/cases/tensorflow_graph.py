@@ -2,13 +2,13 @@
 """TensorFlow: what the in-graph kernel adds to the engine, and what a second rank is worth.
 
 One tensor of 64 MiB is an argument and a result of the function. It also goes through horovod.numpy: in
-place (the row's measure), and out of place, which makes its result as the graph does, since the caller of the
-graph keeps its tensors.
+place, and out of place, which makes its result as the graph does, since the caller of the graph keeps its
+tensors.
 
-160 gradients are what a training step has of them: each is made in the graph from a variable, reduced by a
-node of its own, and applied to the variable in the graph. "TensorFlow alone" runs the same graph with a local
-node in the place of each collective, so the difference is what the collectives cost. horovod.numpy only
-reduces 160 arrays.
+160 gradients are what a training step has of them: each is made in the graph from a variable, reduced as the
+tapes and optimizers do it, and applied to the variable in the graph. "TensorFlow alone" is the same step
+without collectives, as a single process runs it, so the difference is what they cost. horovod.numpy only
+reduces 160 arrays, and makes and applies none.
 
 "in and out" is what the row of 160 gradients was before: 160 tensors as Python arguments and as results of
 the function. No training step does that, and to take and to return them costs TensorFlow more than the

@@ -11,7 +11,7 @@ LEARNING_RATE = 1e-4  # so small that values stay ordinary numbers however often
 
 
 class Graph(InPlace):
-    """One node for one tensor, or one for each gradient of a step."""
+    """One tensor, or the gradients of a step, reduced as the tapes and optimizers do it."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -25,8 +25,14 @@ class Graph(InPlace):
         self._steps: Dict[int, Callable[[], None]] = {}  # by the number of variables
 
     def reduced(self, tensor: Any, name: str) -> Any:
-        """The node that is measured."""
+        """One tensor on its way through a graph."""
         return self.hvd.allreduce(tensor, op=self.hvd.Sum, name=name)
+
+    def all_reduced(self, gradients: List[Any]) -> List[Any]:
+        """The gradients of a step."""
+        reduce = self.hvd._make_allreduce_grads_fn("Step", op=self.hvd.Sum)
+        summed: List[Any] = reduce(gradients)
+        return summed
 
     def buffer(self, count: int) -> Any:
         return self.tf.ones([count])
@@ -47,10 +53,10 @@ class Graph(InPlace):
         variables = [self.tf.Variable(tensor) for tensor in tensors]
 
         def step() -> None:
-            for i, variable in enumerate(variables):
-                gradient = self.tf.add(variable, variable)  # of the sum of its squares
+            gradients = [self.tf.add(variable, variable) for variable in variables]  # of the sum of squares
+            for variable, gradient in zip(variables, self.all_reduced(gradients)):
                 self.tf.raw_ops.ResourceApplyGradientDescent(
-                    var=variable.handle, alpha=LEARNING_RATE, delta=self.reduced(gradient, f"g{i}")
+                    var=variable.handle, alpha=LEARNING_RATE, delta=gradient
                 )
 
         made: Callable[[], None] = self.tf.function(step)
@@ -85,7 +91,10 @@ class Graph(InPlace):
 
 
 class Alone(Graph):
-    """The same graphs with a local node in the place of the collective: what TensorFlow takes for itself."""
+    """The same graphs without collectives: what TensorFlow takes for itself."""
 
     def reduced(self, tensor: Any, name: str) -> Any:
-        return self.tf.negative(tensor)
+        return self.tf.negative(tensor)  # an argument that is a result would not go through the graph
+
+    def all_reduced(self, gradients: List[Any]) -> List[Any]:
+        return gradients

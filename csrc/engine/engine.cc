@@ -309,10 +309,11 @@ int64_t Engine::submit(const hvd_request* requests, int32_t n, uint32_t flags, h
   submission->done_callback = done;
   submission->context = context;
   submission->layout = table_.set(requests[0].process_set);
-  uint64_t group = n > 1 || (flags & HVD_GROUP) ? group_key(requests, n) : 0;
+  bool grouped = (n > 1 && !(flags & HVD_APART)) || (flags & HVD_GROUP);
+  uint64_t group = grouped ? group_key(requests, n) : 0;
   for (int32_t i = 0; i < n; ++i) {
     if (requests[i].process_set != requests[0].process_set)
-      throw Refused(HVD_INVALID, "the tensors of a group must be of one process set");
+      throw Refused(HVD_INVALID, "tensors that are submitted together must be of one process set");
     Entry& entry = submission->entries[i];
     fill_entry(requests[i], topology, submission->layout.get(), paths_, &entry);
     entry.late = (flags & HVD_WILL_WAIT) != 0;

@@ -6,7 +6,7 @@ The public functions in collectives.py make a `Call` of their arguments and end 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import tensorflow as tf
 
@@ -23,7 +23,9 @@ def run(call: Call, tensor: Any, compression: Any = Compression.none, ignore_nam
     if isinstance(tensor, tf.IndexedSlices) and call.verb is ALLREDUCE:
         _sparse.check(call)
         return _sparse.allreduce(call, tensor, ignore_name_scope)
-    sent, context = compression.compress(tf.convert_to_tensor(tensor))
+    tensor = tf.convert_to_tensor(tensor)
+    sent, context = compression.compress(tensor)
+    call = call._replace(name=_own_name(call, tensor))
     return compression.decompress(_nodes.one(call, sent, ignore_name_scope), context)
 
 
@@ -51,6 +53,25 @@ def run_group(
     return results
 
 
+def run_each(
+    call: Call,
+    tensors: Sequence[Any],
+    names: Sequence[Optional[str]],
+    compression: Any = Compression.none,
+    ignore_name_scope: bool = False,
+) -> List[Any]:
+    """Allreduces in a graph, each under its own name; several dense ones share a node."""
+    calls = [call._replace(name=name) for name in names]
+    if len(tensors) == 1:
+        return [run(calls[0], tensors[0], compression, ignore_name_scope)]
+    _check_known(call)
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    own_names = [_own_name(part, tensor) or part.verb.name for part, tensor in zip(calls, tensors)]
+    outputs = _nodes.each(call, [sent for sent, _ in pairs], own_names, ignore_name_scope)
+    return [compression.decompress(output, context) for output, (_, context) in zip(outputs, pairs)]
+
+
 def exchange(call: Call, tensor: Any, ignore_name_scope: bool = False) -> Any:
     """Alltoall of one tensor; also how many rows came from each member, if splits were given."""
     output, received = _nodes.one(call, tensor, ignore_name_scope)
@@ -70,6 +91,12 @@ def _by_dtype(
         for i, result in zip(where, function(call._replace(name=name), [tensors[i] for i in where])):
             results[i] = result
     return results
+
+
+def _own_name(call: Call, tensor: Any) -> Optional[str]:
+    """After the tensor as it was handed in: compressed ones are called Cast, Cast_1, ... by their number, and
+    the same number is another gradient on a rank that has one less."""
+    return _nodes.default_name(_nodes.op_type(call.verb), [tensor]) if call.name is None else call.name
 
 
 def _check_known(call: Call) -> None:

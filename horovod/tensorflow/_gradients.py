@@ -10,7 +10,7 @@ import tensorflow as tf
 from horovod.common import gradients as rules
 from horovod.common.calls import Call
 from horovod.common.members import place_in
-from horovod.common.verbs import ALLGATHER, ALLTOALL, BROADCAST, VERBS, Verb
+from horovod.common.verbs import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, VERBS, Verb
 from horovod.tensorflow import _nodes
 
 
@@ -64,7 +64,7 @@ def _call(verb: Verb, op: Any) -> Call:
     return call._replace(root=int(op.get_attr("root_rank"))) if verb is BROADCAST else call
 
 
-def _register(verb: Verb, grouped: bool) -> None:
+def _register(verb: Verb, grouped: bool, op_type: str) -> None:
     def gradient(op: Any, *grads: Any) -> Any:
         # The gradients of a grouped allreduce are a group again; others may be of several dtypes.
         toolkit = _Toolkit(grouped and verb.gradient == verb.name, bool(op.get_attr("ignore_name_scope")))
@@ -75,13 +75,14 @@ def _register(verb: Verb, grouped: bool) -> None:
         (back,) = rules.backward(toolkit, _call(verb, op), grads[:1], rules.Saved(rows, op.outputs[1]))
         return back, None
 
-    tf.RegisterGradient(_nodes.op_type(verb, grouped))(gradient)
+    tf.RegisterGradient(op_type)(gradient)
 
 
 for _verb in VERBS.values():
-    _register(_verb, grouped=False)
+    _register(_verb, False, _nodes.op_type(_verb))
     if _verb is not ALLTOALL:
-        _register(_verb, grouped=True)
+        _register(_verb, True, _nodes.op_type(_verb, grouped=True))
+_register(ALLREDUCE, False, _nodes.EACH)
 
 for _op_type in (
     "HorovodJoin",

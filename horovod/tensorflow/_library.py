@@ -14,6 +14,7 @@ from horovod.common import _native
 _OP_TYPES = (
     "HorovodAllreduce",
     "HorovodGroupedAllreduce",
+    "HorovodAllreduceEach",
     "HorovodAllgather",
     "HorovodGroupedAllgather",
     "HorovodBroadcast",

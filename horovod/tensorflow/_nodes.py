@@ -19,6 +19,8 @@ from horovod.tensorflow import _xla
 from horovod.tensorflow._library import ops
 from horovod.tensorflow.util import normalize_name, tensor_name, without_autograph
 
+EACH = "HorovodAllreduceEach"
+
 
 @without_autograph
 def one(call: Call, tensor: Any, ignore_name_scope: bool = False) -> Any:
@@ -48,6 +50,21 @@ def group(call: Call, tensors: Sequence[Any], ignore_name_scope: bool = False) -
             ignore_name_scope=ignore_name_scope,
             **_attributes(call),
             **name_arguments(op_type(call.verb, grouped=True), tensors, call.name),
+        )
+    )
+
+
+def each(
+    call: Call, tensors: Sequence[Any], names: Sequence[str], ignore_name_scope: bool = False
+) -> List[Any]:
+    """Allreduces in a graph that share one node, and are called as if each had its own of these names."""
+    graph = tf.compat.v1.get_default_graph()
+    return list(
+        ops.horovod_allreduce_each(
+            tensors,
+            ignore_name_scope=ignore_name_scope,
+            tensor_names=[graph.unique_name(name).rpartition("/")[2] for name in names],
+            **_attributes(call),
         )
     )
 
@@ -94,10 +111,15 @@ def name_arguments(node_type: str, tensors: Sequence[Any], name: Optional[str]) 
     """How the generated wrapper is told the name: as an attribute in eager mode, as the node's in a graph."""
     if tf.executing_eagerly():
         return {"tensor_name": name or ""}
-    if name is None and tensors:
-        names = [tensor_name(t) for t in (tensors[:1] if len(tensors) == 1 else [tensors[0], tensors[-1]])]
-        name = "_".join([node_type, *(normalize_name(n) for n in names if n)])
-    return {"name": name}
+    return {"name": default_name(node_type, tensors) if name is None else name}
+
+
+def default_name(node_type: str, tensors: Sequence[Any]) -> Optional[str]:
+    """What an unnamed node of these tensors is called in a graph."""
+    if tf.executing_eagerly() or not tensors:
+        return None
+    names = [tensor_name(t) for t in (tensors[:1] if len(tensors) == 1 else [tensors[0], tensors[-1]])]
+    return "_".join([node_type, *(normalize_name(n) for n in names if n)])
 
 
 def _compiled(call: Call, tensors: Sequence[Any], grouped: bool) -> List[Any]:

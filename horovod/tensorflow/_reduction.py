@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import tensorflow as tf
 
 from horovod.common.basics import basics as _basics
+from horovod.common.bundles import bundles
 from horovod.common.calls import Call
 from horovod.common.constants import Average
 from horovod.common.groups import Positions, positions
@@ -21,7 +22,7 @@ from horovod.common.process_sets import (
 from horovod.common.verbs import ALLREDUCE
 from horovod.tensorflow import _forms, _library, _nodes, _weights, _xla
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.util import elastic, on_not_none, variable_key, without_autograph
+from horovod.tensorflow.util import elastic, known_bytes, on_not_none, variable_key, without_autograph
 
 # Graphs used in eager mode, one for each way of reducing: a tape is wrapped anew at every step, and tracing
 # at every step would take far longer than reducing (and keep every graph for ever). They hold the numbers of
@@ -149,9 +150,14 @@ class GradientReduction:
             if groups is None and not _library.kernels_defer():
                 return self._by_pair(gradients, generic)
             if groups is None:
-                for i, gradient in enumerate(gradients):
-                    call = self._call([gradient], f"grad_{i}" if generic else None)
-                    results[i] = _forms.run(call, gradient, self.compression, ignore_name_scope=generic)
+                for bundle in bundles([known_bytes(g) for g in gradients]):
+                    some = [gradients[i] for i in bundle]
+                    names = [f"grad_{i}" if generic else None for i in bundle]
+                    reduced = _forms.run_each(
+                        self._call(some), some, names, self.compression, ignore_name_scope=generic
+                    )
+                    for i, result in zip(bundle, reduced):
+                        results[i] = result
                 return results
             for number, group in enumerate(groups):
                 some = [gradients[i] for i in group]
@@ -167,7 +173,8 @@ class GradientReduction:
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         pairs = [self.compression.compress(gradients[i]) for i in dense]
         if pairs:
-            names = [f"grad_{i}" if generic else None for i in dense]
+            own = _nodes.op_type(ALLREDUCE)
+            names = [f"grad_{i}" if generic else _nodes.default_name(own, [gradients[i]]) for i in dense]
             reduced = _nodes.enqueue_and_wait(self._call(), [sent for sent, _ in pairs], names, generic)
             for i, tensor, (_, context) in zip(dense, reduced, pairs):
                 results[i] = self.compression.decompress(tensor, context)

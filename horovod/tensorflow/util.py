@@ -50,6 +50,14 @@ def tensor_name(tensor: Any) -> Optional[str]:
         return None
 
 
+def known_bytes(tensor: Any) -> Optional[int]:
+    """Bytes of a dense tensor whose shape is known before the graph runs."""
+    if isinstance(tensor, tf.IndexedSlices):
+        return None
+    count = tensor.shape.num_elements()
+    return None if count is None else int(count) * int(tensor.dtype.size)
+
+
 def variable_key(variable: Any) -> Any:
     """What identifies a variable of TensorFlow, Keras 2 or Keras 3."""
     inner = getattr(variable, "value", None)

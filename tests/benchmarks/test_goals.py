@@ -41,6 +41,16 @@ def test_factors(name: str, other: str, factor: float) -> None:
     assert judge(row(name, **{"horovod": over, other: 1}))[0].verdict == NOT
 
 
+def test_only_what_is_added_to_the_same_work_without_us() -> None:
+    name, others = "TensorFlow graph, 160 gradients", {"numpy": 90, "TensorFlow_alone": 400}
+    for ours, verdict in ((490, REACHED), (510, NOT)):
+        whole, added = judge(row(name, horovod=ours, **others))
+        assert whole.verdict == NOT and whole.ratio.median == pytest.approx(ours / 100)
+        assert added.verdict == verdict and added.ratio.median == pytest.approx((ours - 400) / 100)
+    _, added = judge(row(name, horovod=490, numpy=90))
+    assert added.verdict == UNKNOWN and "TensorFlow alone" in added.reason
+
+
 def test_steadiness() -> None:
     name = "allreduce 4 B, 16 ranks"
     steady = Row(name, times={"horovod": times(10, p99=29)})

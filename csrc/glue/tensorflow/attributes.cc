@@ -28,6 +28,19 @@ class Reader {
     value->resize(static_cast<size_t>(size));
     tf.TF_OpKernelConstruction_GetAttrString(construction_, name, value->data(), value->size(), status_);
   }
+  void read(const char* name, std::vector<std::string>* values) {
+    if (!has(name)) return;
+    int32_t count = 0, size = 0;
+    tf.TF_OpKernelConstruction_GetAttrSize(construction_, name, &count, &size, status_);
+    if (!status_.ok() || count <= 0) return;
+    std::vector<char> storage(static_cast<size_t>(size));
+    std::vector<char*> texts(static_cast<size_t>(count));
+    std::vector<size_t> lengths(texts.size());
+    tf.TF_OpKernelConstruction_GetAttrStringList(construction_, name, texts.data(), lengths.data(), count,
+                                                 storage.data(), storage.size(), status_);
+    if (!status_.ok()) return;
+    for (size_t i = 0; i < texts.size(); ++i) values->emplace_back(texts[i], lengths[i]);
+  }
   void finish() {
     if (!status_.ok()) tf.TF_OpKernelConstruction_Failure(construction_, status_);
   }
@@ -47,6 +60,7 @@ void Attributes::read(TF_OpKernelConstruction* construction) {
   Reader reader(construction);
   bool ignore_name_scope = false;
   reader.read("tensor_name", &name);
+  reader.read("tensor_names", &names);
   reader.read("ignore_name_scope", &ignore_name_scope);
   reader.read("reduce_op", &reduce_op);
   reader.read("root_rank", &root_rank);
@@ -58,10 +72,11 @@ void Attributes::read(TF_OpKernelConstruction* construction) {
     TF_StringView node = tf.TF_OpKernelConstruction_GetName(construction);
     name.assign(node.data, node.len);
   }
-  if (ignore_name_scope) {
-    auto slash = name.rfind('/');
-    if (slash != std::string::npos) name.erase(0, slash + 1);
-  }
+  // Tensors that share a node are called what nodes of their own in its place would be called.
+  const size_t scope = name.rfind('/') + 1;  // 0: none
+  if (ignore_name_scope) name.erase(0, scope);
+  else
+    for (std::string& own : names) own.insert(0, name, 0, scope);
 }
 
 hvd_request Attributes::request(int32_t kind) const {

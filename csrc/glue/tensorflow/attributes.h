@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "glue/tensorflow/tf_api.h"
 #include "horovod/core.h"
@@ -11,7 +12,8 @@
 namespace horovod::tensorflow {
 
 struct Attributes {
-  std::string name;  // on the wire
+  std::string name;                // on the wire
+  std::vector<std::string> names;  // of each tensor on the wire, where a node has several on their own
   int64_t reduce_op = 1;
   int64_t root_rank = -1;
   int64_t process_set_id = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "glue/tensorflow/collective_kernels.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -33,7 +34,7 @@ class Run;
 
 struct Kernel {
   int32_t kind;
-  bool grouped;
+  Form form;
   bool on_cpu;
   Attributes attributes;
   Forwarding forwarding;
@@ -104,9 +105,16 @@ class Run {
 
   void name_members(size_t count) {
     members_.resize(count);
-    const std::string& name = kernel_.attributes.name;
-    for (size_t i = 0; i < count; ++i)
-      members_[i].name = kernel_.grouped ? member_name(name, static_cast<int>(i), static_cast<int>(count)) : name;
+    for (size_t i = 0; i < count; ++i) members_[i].name = name_of(static_cast<int>(i), static_cast<int>(count));
+  }
+
+  std::string name_of(int index, int count) const {
+    const Attributes& attributes = kernel_.attributes;
+    switch (kernel_.form) {
+      case Form::kGroup: return member_name(attributes.name, index, count);
+      case Form::kApart: return attributes.names.at(static_cast<size_t>(index));
+      default: return attributes.name;
+    }
   }
 
   bool prepare_member(int index, Member& member) {
@@ -118,7 +126,7 @@ class Run {
     read_shape(tensor.get(), member.shape);
     if (kernel_.kind == HVD_REDUCESCATTER && member.shape.empty()) {
       status_.set(kInvalidArgument,
-                  std::string(kernel_.grouped ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
+                  std::string(grouped() ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
                       " does not support scalar inputs.");
       return false;
     }
@@ -161,16 +169,15 @@ class Run {
   }
 
   bool submit() {
-    hvd_request one;
-    std::vector<hvd_request> several(members_.size() > 1 ? members_.size() : 0);
-    hvd_request* requests = several.empty() ? &one : several.data();
-    one = kernel_.attributes.request(kernel_.kind);
-    one.name = "join.noname";
-    for (size_t i = 0; i < members_.size(); ++i) describe(members_[i], requests[i]);
+    requests_.resize(std::max<size_t>(members_.size(), 1));
+    requests_[0] = kernel_.attributes.request(kernel_.kind);
+    requests_[0].name = "join.noname";
+    for (size_t i = 0; i < members_.size(); ++i) describe(members_[i], requests_[i]);
     uint32_t flags = HVD_AUTO_RELEASE;
-    if (kernel_.grouped) flags |= HVD_GROUP;
-    const auto count = static_cast<int32_t>(several.empty() ? 1 : several.size());
-    int64_t handle = hvd_submit(requests, count, flags, on_alloc, on_done, this);
+    if (grouped()) flags |= HVD_GROUP;
+    if (kernel_.form == Form::kApart) flags |= HVD_APART;
+    int64_t handle =
+        hvd_submit(requests_.data(), static_cast<int32_t>(requests_.size()), flags, on_alloc, on_done, this);
     if (handle > 0) return true;
     status_.set(error_code(static_cast<int32_t>(handle)), hvd_last_error());
     return false;
@@ -187,6 +194,8 @@ class Run {
     request.splits = splits_.empty() ? nullptr : splits_.data();
     request.n_splits = static_cast<int32_t>(splits_.size());
   }
+
+  bool grouped() const { return kernel_.form == Form::kGroup; }
 
   bool is_large(int type, const int64_t* shape, int32_t ndim) const {
     return kernel_.on_cpu && bytes_of(type, shape, ndim) >= HVD_LARGE_OUTPUT;
@@ -261,30 +270,32 @@ class Run {
   Status status_;
   std::vector<Member> members_;
   std::vector<int64_t> splits_;
+  std::vector<hvd_request> requests_;  // kept for their memory
 };
 
 }  // namespace
 
-template <int32_t kind, bool grouped, bool on_cpu>
+template <int32_t kind, Form form, bool on_cpu>
 void* create_collective(TF_OpKernelConstruction* construction) {
-  auto* kernel = new Kernel{kind, grouped, on_cpu, {}, {}, {}};
+  auto* kernel = new Kernel{kind, form, on_cpu, {}, {}, {}};
   kernel->attributes.read(construction);
   return kernel;
 }
 
-#define HVD_TF_CREATE(kind, grouped)                                               \
-  template void* create_collective<kind, grouped, true>(TF_OpKernelConstruction*); \
-  template void* create_collective<kind, grouped, false>(TF_OpKernelConstruction*);
-HVD_TF_CREATE(HVD_ALLREDUCE, false)
-HVD_TF_CREATE(HVD_ALLREDUCE, true)
-HVD_TF_CREATE(HVD_ALLGATHER, false)
-HVD_TF_CREATE(HVD_ALLGATHER, true)
-HVD_TF_CREATE(HVD_BROADCAST, false)
-HVD_TF_CREATE(HVD_BROADCAST, true)
-HVD_TF_CREATE(HVD_ALLTOALL, false)
-HVD_TF_CREATE(HVD_REDUCESCATTER, false)
-HVD_TF_CREATE(HVD_REDUCESCATTER, true)
-HVD_TF_CREATE(HVD_JOIN, false)
+#define HVD_TF_CREATE(kind, form)                                                     \
+  template void* create_collective<kind, Form::form, true>(TF_OpKernelConstruction*); \
+  template void* create_collective<kind, Form::form, false>(TF_OpKernelConstruction*);
+HVD_TF_CREATE(HVD_ALLREDUCE, kOne)
+HVD_TF_CREATE(HVD_ALLREDUCE, kGroup)
+HVD_TF_CREATE(HVD_ALLREDUCE, kApart)
+HVD_TF_CREATE(HVD_ALLGATHER, kOne)
+HVD_TF_CREATE(HVD_ALLGATHER, kGroup)
+HVD_TF_CREATE(HVD_BROADCAST, kOne)
+HVD_TF_CREATE(HVD_BROADCAST, kGroup)
+HVD_TF_CREATE(HVD_ALLTOALL, kOne)
+HVD_TF_CREATE(HVD_REDUCESCATTER, kOne)
+HVD_TF_CREATE(HVD_REDUCESCATTER, kGroup)
+HVD_TF_CREATE(HVD_JOIN, kOne)
 #undef HVD_TF_CREATE
 
 void compute_collective(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {

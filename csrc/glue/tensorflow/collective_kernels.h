@@ -10,9 +10,12 @@
 
 namespace horovod::tensorflow {
 
-// Creates a kernel of a kind (hvd_kind); `grouped` makes its inputs one atomic group. `on_cpu`: its outputs are the
-// host's own business, while those of a GPU's node are wanted in memory that TensorFlow copies from quickly.
-template <int32_t kind, bool grouped, bool on_cpu>
+// What the inputs of a node are: one tensor, one atomic group, or several that only share the node.
+enum class Form { kOne, kGroup, kApart };
+
+// Creates a kernel of a kind (hvd_kind). `on_cpu`: its outputs are the host's own business, while those of a GPU's node
+// are wanted in memory that TensorFlow copies from quickly.
+template <int32_t kind, Form form, bool on_cpu>
 void* create_collective(TF_OpKernelConstruction* construction);
 void compute_collective(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done);
 void delete_collective(void* kernel);

@@ -67,11 +67,11 @@ void define(const char* op, Lines attributes, Lines inputs, Lines outputs, Shape
   note(op, status);
 }
 
-template <int32_t kind, bool grouped = false>
+template <int32_t kind, Form form = Form::kOne>
 void collective(const char* op) {
   kernels(op, [&](const char* device) {
     const bool on_cpu = std::string(device) == "CPU";
-    CreateFn create = on_cpu ? create_collective<kind, grouped, true> : create_collective<kind, grouped, false>;
+    CreateFn create = on_cpu ? create_collective<kind, form, true> : create_collective<kind, form, false>;
     return tf.TF_NewAsyncKernelBuilder(op, device, create, compute_collective, delete_collective);
   });
 }
@@ -90,6 +90,7 @@ constexpr const char* kAnyList = "T: list({" NUMBERS ", bool})";
 constexpr const char* kNumberList = "T: list({" NUMBERS "}) >= 1";
 constexpr const char* kCount = "N: int >= 1";
 constexpr const char* kName = "tensor_name: string = ''";
+constexpr const char* kNames = "tensor_names: list(string)";
 constexpr const char* kScope = "ignore_name_scope: bool = false";
 constexpr const char* kSet = "process_set_id: int = 0";
 constexpr const char* kOp = "reduce_op: int";
@@ -118,6 +119,8 @@ void register_all() {
          same_shapes);
   define("HorovodGroupedAllreduce", {kNumber, kCount, kOp, kPrescale, kPostscale, kScope, kSet, kName},
          {"tensors: N * T"}, {"sum: N * T"}, same_shapes);
+  define("HorovodAllreduceEach", {kNumberList, kOp, kPrescale, kPostscale, kScope, kSet, kNames}, {"tensors: T"},
+         {"sums: T"}, same_shapes);
   define("HorovodAllgather", {kAny, kScope, kSet, kName}, {"tensor: T"}, {"output: T"}, unknown_rows);
   define("HorovodGroupedAllgather", {kAny, kCount, kScope, kSet, kName}, {"tensors: N * T"}, {"outputs: N * T"},
          unknown_rows);
@@ -133,14 +136,15 @@ void register_all() {
   define("HorovodJoin", {}, {}, {"last_rank: int32"}, scalar_output);
 
   collective<HVD_ALLREDUCE>("HorovodAllreduce");
-  collective<HVD_ALLREDUCE, true>("HorovodGroupedAllreduce");
+  collective<HVD_ALLREDUCE, Form::kGroup>("HorovodGroupedAllreduce");
+  collective<HVD_ALLREDUCE, Form::kApart>("HorovodAllreduceEach");
   collective<HVD_ALLGATHER>("HorovodAllgather");
-  collective<HVD_ALLGATHER, true>("HorovodGroupedAllgather");
+  collective<HVD_ALLGATHER, Form::kGroup>("HorovodGroupedAllgather");
   collective<HVD_BROADCAST>("HorovodBroadcast");
-  collective<HVD_BROADCAST, true>("HorovodGroupedBroadcast");
+  collective<HVD_BROADCAST, Form::kGroup>("HorovodGroupedBroadcast");
   collective<HVD_ALLTOALL>("HorovodAlltoall");
   collective<HVD_REDUCESCATTER>("HorovodReducescatter");
-  collective<HVD_REDUCESCATTER, true>("HorovodGroupedReducescatter");
+  collective<HVD_REDUCESCATTER, Form::kGroup>("HorovodGroupedReducescatter");
   collective<HVD_JOIN>("HorovodJoin");
 
   register_pair();

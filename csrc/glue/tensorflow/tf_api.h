@@ -74,6 +74,8 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
   X(void, TF_OpKernelConstruction_GetAttrSize,                                                                       \
     (TF_OpKernelConstruction*, const char*, int32_t*, int32_t*, TF_Status*))                                         \
   X(void, TF_OpKernelConstruction_GetAttrString, (TF_OpKernelConstruction*, const char*, char*, size_t, TF_Status*)) \
+  X(void, TF_OpKernelConstruction_GetAttrStringList,                                                                 \
+    (TF_OpKernelConstruction*, const char*, char**, size_t*, int, void*, size_t, TF_Status*))                        \
   X(int, TF_NumInputs, (TF_OpKernelContext*))                                                                        \
   X(int, TF_NumOutputs, (TF_OpKernelContext*))                                                                       \
   X(void, TF_GetInput, (TF_OpKernelContext*, int, TF_Tensor**, TF_Status*))                                          \

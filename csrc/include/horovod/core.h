@@ -190,8 +190,10 @@ enum hvd_submit_flags {
   HVD_WILL_WAIT = 1,    /* the caller waits at once: skip waking the background thread           */
   HVD_AUTO_RELEASE = 2, /* release the handle by itself after the done callback                */
   HVD_GROUP = 4,        /* atomic group even when n == 1                                        */
-  HVD_IN_STREAM = 8     /* device: hvd_wait_stream with the request's stream follows at once, so */
+  HVD_IN_STREAM = 8,    /* device: hvd_wait_stream with the request's stream follows at once, so */
                         /* that the work may as well be put on that stream                      */
+  HVD_APART = 16        /* n > 1 is no group: each is matched by its own name, whatever other    */
+                        /* ranks submit it with; only the handle is one                          */
 };
 
 /* Submits n requests; n > 1 makes an atomic group: none runs until all are ready on all ranks.

@@ -166,6 +166,36 @@ TEST(a_mismatch_fails_everywhere_and_the_job_goes_on) {
   }
 }
 
+// Each rank hands the same six tensors in, cut into parts of its own: 6; 2, 2, 2; 1, 1, ... A mismatch fails the part
+// it is in, and nothing else.
+TEST(tensors_apart_are_matched_one_by_one) {
+  for (const auto& locals : jobs()) {
+    Job job(locals);
+    std::atomic<long> faults{0};
+    job.each([&](int rank) {
+      Engine& engine = job.engine(rank);
+      const size_t cut = rank == 0 ? 6 : rank == 1 ? 2 : 1;
+      for (int round = 0; round < 6; ++round) {
+        const bool wrong = round % 2 == 1 && job.size() > 1;
+        std::vector<Gradient> tensors;
+        std::vector<hvd_request> requests;
+        for (size_t i = 0; i < 6; ++i)
+          tensors.emplace_back("t" + std::to_string(i), 5 + i + (wrong && i == 3 && rank == 1), 1.f);
+        for (Gradient& t : tensors) requests.push_back(t.request());
+        for (size_t first = 0; first < 6; first += cut) {
+          const int64_t handle =
+              engine.submit(&requests[first], static_cast<int32_t>(cut), HVD_APART, nullptr, nullptr, nullptr);
+          const bool fails = wrong && first <= 3 && 3 < first + cut;
+          faults += status_of(engine, handle) != (fails ? HVD_PRECONDITION : HVD_OK);
+        }
+        for (size_t i = 0; i < 6; ++i) faults += !(wrong && i == 3) && !tensors[i].all(float(job.size()));
+      }
+    });
+    const Case c("hosts", locals.size(), "ranks", job.size());
+    CHECK_EQ(faults.load(), 0L);
+  }
+}
+
 // One rank stops while others wait for it: their handles fail with who left and why, and nothing hangs.
 TEST(shutdown_fails_what_is_outstanding_and_says_who_left_and_why) {
   for (const auto& locals : jobs()) {
