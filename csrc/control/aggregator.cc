@@ -27,24 +27,67 @@ void Aggregator::add_set(int id, const std::vector<int>& ranks) {
 
 void Aggregator::remove_set(int id) {
   sets_.erase(id);
-  for (auto it = pending_.begin(); it != pending_.end();)
-    it = it->first.first == id ? pending_.erase(it) : std::next(it);
   for (auto it = cache_.begin(); it != cache_.end();)
-    it = it->second->description.process_set == id ? cache_.erase(it) : std::next(it);
+    it = it->second.entry->description.process_set == id ? cache_.erase(it) : std::next(it);
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (it->first.first != id) {
+      ++it;
+      continue;
+    }
+    waiting_ -= it->second.waits;
+    it = pending_.erase(it);
+  }
 }
 
-Aggregator::Pending& Aggregator::pending(const Key& key, double now) {
-  Pending& p = pending_[key];
-  if (p.state.empty()) {
-    p.state.resize(source_ranks_.size());
-    p.since = now;
+Aggregator::Place& Aggregator::place(const Key& key, double now) {
+  Place& found = *pending_.try_emplace(key).first;
+  await(found.second, now);
+  return found;
+}
+
+Aggregator::Place& Aggregator::place(Cached& cached, double now) {
+  if (!cached.place) {
+    const Description& d = cached.entry->description;
+    cached.place = &*pending_.try_emplace({d.process_set, d.name}).first;
+    ++cached.place->second.ids;
   }
-  return p;
+  await(cached.place->second, now);
+  return *cached.place;
+}
+
+void Aggregator::await(Pending& p, double now) {
+  if (p.waits) return;
+  p.waits = true;
+  p.since = now;
+  p.state.resize(source_ranks_.size());
+  ++waiting_;
+}
+
+void Aggregator::settle(Place& place) {
+  Pending& p = place.second;
+  waiting_ -= p.waits;
+  if (!p.ids) {
+    pending_.erase(place.first);
+    return;
+  }
+  p.waits = false;
+  p.sources_ready = 0;
+  p.last_rank = -1;
+  std::fill(p.state.begin(), p.state.end(), uint8_t{0});
+  p.cached_id = 0;
+  p.variants.clear();
+  p.partial.clear();
+}
+
+void Aggregator::forget(Cached& cached) {
+  if (!cached.place) return;
+  Place& old = *std::exchange(cached.place, nullptr);
+  if (--old.second.ids == 0 && !old.second.waits) pending_.erase(old.first);
 }
 
 std::shared_ptr<const CacheEntry> Aggregator::cached(uint32_t id) const {
   auto it = cache_.find(id);
-  return it == cache_.end() ? nullptr : it->second;
+  return it == cache_.end() ? nullptr : it->second.entry;
 }
 
 int32_t Aggregator::speaker(int source, int32_t said) const {
@@ -56,24 +99,24 @@ std::vector<uint32_t> Aggregator::ready_cached(int source, const ReadyIds& ready
   std::vector<uint32_t> unknown;
   for (size_t i = 0; i < ready.ids.size(); ++i) {
     uint32_t id = ready.ids[i];
-    auto entry = cached(id);
-    if (!entry) {
+    auto known = cache_.find(id);
+    if (known == cache_.end()) {
       unknown.push_back(id);
       continue;
     }
-    Key key{entry->description.process_set, entry->description.name};
-    Pending& p = pending(key, now);
+    Place& found = place(known->second, now);
+    Pending& p = found.second;
     if (p.state[source]) continue;
     ++p.sources_ready;
     p.last_rank = speaker(source, ready.last_ranks.empty() ? -1 : ready.last_ranks[i]);
     if (p.cached_id && p.cached_id != id) {
       p.state[source] = 2;
-      add_variant(p, from_cache(*entry, sets_.at(key.first).of_source[source]));
+      add_variant(p, from_cache(*known->second.entry, sets_.at(found.first.first).of_source[source]));
     } else {
       p.state[source] = 1;
       p.cached_id = id;
     }
-    finish_if_complete(key);
+    finish_if_complete(found);
   }
   return unknown;
 }
@@ -81,13 +124,14 @@ std::vector<uint32_t> Aggregator::ready_cached(int source, const ReadyIds& ready
 void Aggregator::ready_full(int source, std::vector<Variant> variants, double now, int32_t last_rank) {
   Key key{variants.front().description.process_set, variants.front().description.name};
   if (!sets_.count(key.first)) return;  // removed meanwhile; the rank has failed the tensor already
-  Pending& p = pending(key, now);
+  Place& found = place(key, now);
+  Pending& p = found.second;
   if (p.state[source]) return;
   p.state[source] = 2;
   ++p.sources_ready;
   p.last_rank = speaker(source, last_rank);
   for (Variant& v : variants) add_variant(p, std::move(v));
-  finish_if_complete(key);
+  finish_if_complete(found);
 }
 
 void Aggregator::add_variant(Pending& p, Variant variant) {
@@ -117,10 +161,9 @@ bool Aggregator::source_absent(const SetInfo& set, int source) const {
   return std::all_of(members.begin(), members.end(), [&](int r) { return is_joined(r); });
 }
 
-void Aggregator::finish_if_complete(const Key& key) {
-  auto it = pending_.find(key);
+void Aggregator::finish_if_complete(Place& place) {
+  auto& [key, p] = place;
   const SetInfo& set = sets_.at(key.first);
-  Pending& p = it->second;
   if (p.sources_ready == 0) return;
   if (p.sources_ready < static_cast<int>(set.sources.size())) {
     if (joined_.empty()) return;
@@ -133,28 +176,26 @@ void Aggregator::finish_if_complete(const Key& key) {
     done.cached_id = p.cached_id;
   } else {
     if (p.cached_id) {
-      const CacheEntry& entry = *cache_.at(p.cached_id);  // apply() spells out pending ids it evicts
+      const CacheEntry& entry = *cache_.at(p.cached_id).entry;  // apply() spells out pending ids it evicts
       for (int s : set.sources)
         if (p.state[s] == 1) add_variant(p, from_cache(entry, set.of_source.at(s)));
     }
     done.variants = std::move(p.variants);
   }
   complete_.push_back(std::move(done));
-  pending_.erase(it);
+  settle(place);
 }
 
 void Aggregator::join(int rank) {
   if (!joined_set_.insert(rank).second) return;
   joined_.push_back(rank);
-  std::vector<Key> keys;
-  for (auto& [key, p] : pending_) keys.push_back(key);
-  for (const Key& key : keys) finish_if_complete(key);
+  for (auto it = pending_.begin(); it != pending_.end();) finish_if_complete(*it++);
 }
 
 void Aggregator::partial(const PartialReport& report, double now) {
   if (!sets_.count(report.process_set)) return;
-  Pending& p = pending({report.process_set, report.name}, now - report.age);
-  p.partial.insert(report.ready.begin(), report.ready.end());
+  std::set<int>& partial = place({report.process_set, report.name}, now - report.age).second.partial;
+  partial.insert(report.ready.begin(), report.ready.end());
 }
 
 void Aggregator::expand(uint32_t id) {
@@ -184,11 +225,13 @@ void Aggregator::apply(const Plan& plan) {
         entry->description = t.value.description;
         entry->devices = devices_key(t.value.description, t.value.shares);
         if (entry->description.varies_by_rank()) entry->shares = t.value.shares;
-        cache_[t.id] = std::move(entry);
+        Cached& known = cache_[t.id];
+        forget(known);
+        known.entry = std::move(entry);
       }
       // A report of a partly ready tensor may have come up before the tensor itself did.
       auto it = pending_.find({t.value.description.process_set, t.value.description.name});
-      if (it != pending_.end() && it->second.sources_ready == 0) pending_.erase(it);
+      if (it != pending_.end() && it->second.sources_ready == 0) settle(*it);
     }
     if (!batch.error.empty()) continue;
     if (batch.kind == kAddProcessSet) {
@@ -201,20 +244,20 @@ void Aggregator::apply(const Plan& plan) {
   for (uint32_t id : plan.evicted) {
     auto it = cache_.find(id);
     if (it == cache_.end()) continue;
-    bool referenced = in_flight_.count(id) != 0;
-    auto waiting = pending_.find({it->second->description.process_set, it->second->description.name});
-    if (waiting != pending_.end() && waiting->second.cached_id == id) {
+    Cached& old = it->second;
+    if (old.place && old.place->second.cached_id == id) {
       // Some sources already sent this id: keep what they meant, as if they had sent it in full.
-      Pending& p = waiting->second;
-      const SetInfo& set = sets_.at(waiting->first.first);
+      Pending& p = old.place->second;
+      const SetInfo& set = sets_.at(old.place->first.first);
       for (int s : set.sources)
         if (p.state[s] == 1) {
-          add_variant(p, from_cache(*it->second, set.of_source.at(s)));
+          add_variant(p, from_cache(*old.entry, set.of_source.at(s)));
           p.state[s] = 2;
         }
       p.cached_id = 0;
     }
-    if (referenced) retired_[id] = std::move(it->second);
+    forget(old);
+    if (in_flight_.count(id)) retired_[id] = std::move(old.entry);
     cache_.erase(it);
   }
 }
@@ -222,7 +265,7 @@ void Aggregator::apply(const Plan& plan) {
 std::vector<Waiting> Aggregator::waiting(double before) const {
   std::vector<Waiting> list;
   for (auto& [key, p] : pending_) {
-    if (p.since > before) continue;
+    if (!p.waits || p.since > before) continue;
     Waiting w{key.first, key.second, p.since, {}, {}};
     for (auto& [source, members] : sets_.at(key.first).of_source)
       for (int r : members) {

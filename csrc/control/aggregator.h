@@ -72,7 +72,7 @@ class Aggregator {
   std::shared_ptr<const CacheEntry> cached(uint32_t id) const;
   const std::vector<int>& joined() const { return joined_; }
   bool is_joined(int rank) const { return joined_set_.count(rank) != 0; }
-  bool idle() const { return pending_.empty(); }
+  bool idle() const { return waiting_ == 0; }
   // Tensors that wait since before `before`.
   std::vector<Waiting> waiting(double before) const;
 
@@ -83,7 +83,9 @@ class Aggregator {
     std::vector<int> sources;                   // with members in this set
     std::map<int, std::vector<int>> of_source;  // source -> its members in this set
   };
+  // A tensor that somebody was heard of, from the first word on until it is complete.
   struct Pending {
+    bool waits = false;
     double since = 0;
     int sources_ready = 0;
     int32_t last_rank = -1;
@@ -91,10 +93,21 @@ class Aggregator {
     uint32_t cached_id = 0;
     std::vector<Variant> variants;
     std::set<int> partial;  // ranks below sources that are not complete themselves
+    int ids = 0;            // cached ids that lead here: it is kept for their next turn
+  };
+  using Place = std::pair<const Key, Pending>;  // stays where it is
+  struct Cached {
+    std::shared_ptr<const CacheEntry> entry;
+    Place* place = nullptr;  // null: not looked for yet
   };
 
-  Pending& pending(const Key& key, double now);
-  void finish_if_complete(const Key& key);
+  Place& place(const Key& key, double now);
+  Place& place(Cached& cached, double now);
+  void await(Pending& pending, double now);
+  void finish_if_complete(Place& place);
+  // It waits no more; forgotten unless an id leads to it.
+  void settle(Place& place);
+  void forget(Cached& cached);
   int32_t speaker(int source, int32_t said) const;
   bool source_absent(const SetInfo& set, int source) const;
   void add_variant(Pending& pending, Variant variant);
@@ -104,8 +117,9 @@ class Aggregator {
   std::vector<int> source_of_rank_;
   std::map<int, SetInfo> sets_;
   std::map<Key, Pending> pending_;
+  size_t waiting_ = 0;  // of them
   std::deque<Complete> complete_;
-  std::unordered_map<uint32_t, std::shared_ptr<const CacheEntry>> cache_;
+  std::unordered_map<uint32_t, Cached> cache_;
   std::unordered_map<uint32_t, std::shared_ptr<const CacheEntry>> retired_;  // evicted while in flight
   std::set<uint32_t> in_flight_;
   std::vector<int> joined_;  // in order of joining

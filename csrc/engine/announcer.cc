@@ -30,7 +30,7 @@ bool Announcer::announce() {
     if (it != by_key_.end() && it->second->agreed->description == entry->description &&
         it->second->share == entry->share) {
       entry->sent_id = it->second->id;
-      announced_[entry->sent_id] = it->first;
+      announced_[entry->sent_id] = it->second;
       ids.push_back(entry->sent_id);
     } else {
       say_ids();
@@ -42,14 +42,14 @@ bool Announcer::announce() {
 }
 
 const Announcer::Known* Announcer::find(int32_t process_set, std::string_view name) const {
-  auto it = by_key_.find(KeyLess::View{process_set, name});
+  auto it = by_key_.find({process_set, name});
   return it == by_key_.end() ? nullptr : it->second.get();
 }
 
 void Announcer::say_in_full(uint32_t id) {
   auto it = announced_.find(id);
   if (it == announced_.end()) return;
-  Entry* entry = table_.pending(it->second);
+  Entry* entry = table_.pending(it->second->key);
   announced_.erase(it);
   if (!entry || entry->sent_id != id) return;  // failed meanwhile
   entry->sent_id = 0;
@@ -57,18 +57,15 @@ void Announcer::say_in_full(uint32_t id) {
 }
 
 void Announcer::match(const Batch& batch, PlannedBatch* matched) {
-  std::vector<Key> spelled;
-  spelled.reserve(batch.tensors.size());  // keys_ points into it
   keys_.clear();
   for (const PlannedTensor& t : batch.tensors) {
     if (t.full) {
-      spelled.emplace_back(t.value.description.process_set, t.value.description.name);
-      keys_.push_back(&spelled.back());
+      keys_.emplace_back(t.value.description.process_set, t.value.description.name);
       matched->agreed.push_back(std::make_shared<const Variant>(t.value));
     } else {
       auto it = by_id_.find(t.id);
       if (it == by_id_.end()) throw JobAborted("the plan names an id this rank does not know");
-      keys_.push_back(&it->second->key);
+      keys_.push_back(it->second->key);
       matched->agreed.push_back(it->second->agreed);
     }
   }
@@ -83,16 +80,17 @@ void Announcer::match(const Batch& batch, PlannedBatch* matched) {
 }
 
 void Announcer::learn(uint32_t id, const Entry& entry, const Variant& agreed) {
-  auto known = std::make_shared<Known>();
-  known->id = id;
-  known->key = entry.key();
-  known->share = entry.share;
   bool varies = agreed.description.varies_by_rank();
-  known->agreed =
-      std::make_shared<const Variant>(Variant{agreed.description, varies ? agreed.shares : std::vector<Share>{}});
-  auto& place = by_key_[known->key];
-  if (place) by_id_.erase(place->id);
-  place = known;
+  auto known = std::make_shared<Known>(Known{
+      id, entry.description.name, entry.key(), entry.share,
+      std::make_shared<const Variant>(Variant{agreed.description, varies ? agreed.shares : std::vector<Share>{}})});
+  known->key.name = known->name;
+  auto old = by_key_.find(known->key);
+  if (old != by_key_.end()) {
+    by_id_.erase(old->second->id);
+    by_key_.erase(old);  // its key is that of the old one's name
+  }
+  by_key_.emplace(known->key, known);
   by_id_[id] = std::move(known);
 }
 
@@ -108,7 +106,7 @@ void Announcer::forget(const std::vector<uint32_t>& evicted) {
 
 void Announcer::forget_set(int32_t id) {
   for (auto it = by_key_.begin(); it != by_key_.end();) {
-    if (it->first.first != id) {
+    if (it->first.process_set != id) {
       ++it;
       continue;
     }

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "engine/control_node.h"
 #include "engine/submission.h"
 #include "engine/table.h"
+#include "engine/tensor_key.h"
 #include "paths/data_path.h"
 
 namespace hvd {
@@ -36,7 +37,8 @@ class Announcer {
   // What has an id: all ranks of the set have agreed on it.
   struct Known {
     uint32_t id;
-    Key key;
+    std::string name;
+    TensorKey key;                          // of that name
     Share share;                            // this rank's
     std::shared_ptr<const Variant> agreed;  // with everybody's shares where they vary
   };
@@ -46,29 +48,18 @@ class Announcer {
   void before_speaking(std::function<void()> callback) { before_speaking_ = std::move(callback); }
 
  private:
-  // Also takes names that nobody has copied.
-  struct KeyLess {
-    using is_transparent = void;
-    using View = std::pair<int32_t, std::string_view>;
-    static View view(const Key& key) { return {key.first, key.second}; }
-    static View view(const View& key) { return key; }
-    template <typename A, typename B>
-    bool operator()(const A& a, const B& b) const {
-      return view(a) < view(b);
-    }
-  };
-
+  using KnownPtr = std::shared_ptr<const Known>;
   void learn(uint32_t id, const Entry& entry, const Variant& agreed);
 
   Table& table_;
   ControlNode& node_;
   Recorder& recorder_;
   std::function<void()> before_speaking_ = [] {};
-  std::map<Key, std::shared_ptr<const Known>, KeyLess> by_key_;
-  std::unordered_map<uint32_t, std::shared_ptr<const Known>> by_id_;
-  std::unordered_map<uint32_t, Key> announced_;  // ids said and not planned yet
-  std::vector<Entry*> fresh_;                    // scratch of announce()
-  std::vector<const Key*> keys_;                 // scratch of match()
+  std::unordered_map<TensorKey, KnownPtr, TensorKeyHash> by_key_;  // by the keys of what is known
+  std::unordered_map<uint32_t, KnownPtr> by_id_;
+  std::unordered_map<uint32_t, KnownPtr> announced_;  // ids said and not planned yet
+  std::vector<Entry*> fresh_;                         // scratch of announce()
+  std::vector<TensorKey> keys_;                       // scratch of match()
 };
 
 }  // namespace hvd

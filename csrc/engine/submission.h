@@ -5,11 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
+#include "engine/tensor_key.h"
 #include "horovod/core.h"
 #include "paths/tensor.h"
 #include "util/reused.h"
@@ -20,19 +18,15 @@ namespace hvd {
 
 struct Submission;
 
-// Tensors are matched by process set and name.
-using Key = std::pair<int32_t, std::string>;
-// The same without a copy of the name.
-using KeyView = std::pair<int32_t, std::string_view>;
-
 // One tensor of a submission. What its Tensor part and `value` hold belongs to whoever has the entry: the caller until
 // it is added to the table, the driving thread from then on, its data path while it is in flight, the caller again once
 // it is done.
 struct Entry : Tensor {
-  // Valid as long as the entry.
-  KeyView key() const { return {description.process_set, description.name}; }
+  // Valid as long as the entry, once it is in the table.
+  TensorKey key() const { return {description.process_set, description.name, name_hash}; }
 
   Submission* owner = nullptr;
+  size_t name_hash = 0;    // for key(); made by the table
   int64_t value = 0;       // join: who joined last; a new process set's id
   uint32_t sent_id = 0;    // cached id it was announced by; driving thread
   double since = 0;        // when it was submitted

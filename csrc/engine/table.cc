@@ -21,6 +21,7 @@ int64_t Table::add(std::shared_ptr<Submission> submission) {
   }
   for (size_t i = 0; i < entries.size(); ++i) {
     Entry& entry = entries[i];
+    entry.name_hash = TensorKey::hash_of(entry.description.process_set, entry.description.name);
     auto [it, added] = pending_.try_emplace(entry.key(), &entry);
     if (!added) {
       for (size_t k = 0; k < i; ++k) pending_.erase(entries[k].key());
@@ -94,16 +95,16 @@ void Table::take_queued(std::vector<Entry*>* entries) {
   queue_.clear();
 }
 
-Entry* Table::pending(const Key& key) {
+Entry* Table::pending(const TensorKey& key) {
   Lock lock(mutex_);
   auto it = pending_.find(key);
   return it == pending_.end() ? nullptr : it->second;
 }
 
-void Table::board(const std::vector<const Key*>& keys, std::vector<Tensor*>* entries) {
+void Table::board(const std::vector<TensorKey>& keys, std::vector<Tensor*>* entries) {
   Lock lock(mutex_);
-  for (const Key* key : keys) {
-    auto it = pending_.find(*key);
+  for (const TensorKey& key : keys) {
+    auto it = pending_.find(key);
     Entry* entry = it == pending_.end() ? nullptr : it->second;
     if (entry) entry->in_flight = true;
     entries->push_back(entry);

@@ -53,9 +53,9 @@ class Table {
   // What was queued since the last call is appended.
   void take_queued(std::vector<Entry*>* entries);
   // The entry that waits under a name, or null.
-  Entry* pending(const Key& key);
+  Entry* pending(const TensorKey& key);
   // The same for a batch that a data path is going to have: these entries are in flight from now on.
-  void board(const std::vector<const Key*>& keys, std::vector<Tensor*>* entries);
+  void board(const std::vector<TensorKey>& keys, std::vector<Tensor*>* entries);
   // The batch did not take off: its entries wait again.
   void disembark(const std::vector<Tensor*>& entries);
   void finish_joins(int last_rank);
@@ -105,7 +105,7 @@ class Table {
   using Node = Reused<std::pair<const Name, Value>>;
   using Owner = std::shared_ptr<Submission>;
   // By the names of the entries themselves.
-  std::map<KeyView, Entry*, std::less<KeyView>, Node<KeyView, Entry*>> pending_;
+  std::unordered_map<TensorKey, Entry*, TensorKeyHash, std::equal_to<>, Node<TensorKey, Entry*>> pending_;
   std::unordered_map<int64_t, Owner, std::hash<int64_t>, std::equal_to<>, Node<int64_t, Owner>> handles_;
   int64_t next_handle_ = 1;
   std::map<int32_t, std::shared_ptr<const SetLayout>> sets_;

@@ -51,7 +51,7 @@ def went(way: str, sets: List[Dict[str, Any]]) -> bool:
     wanted = _COUNTER[way]
     others = [name for name in _COUNTER.values() if name != wanted]
     shared = [one for one in sets if one["ranks"] > 1]
-    return all(one[wanted] > 0 and not any(one[name] for name in others) for one in shared)
+    return bool(shared) and all(one[wanted] > 0 and not any(one[name] for name in others) for one in shared)
 
 
 def gpu_world(np: int, way: str) -> World:

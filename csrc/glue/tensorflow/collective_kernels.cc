@@ -125,9 +125,8 @@ class Run {
     member.output = nullptr;
     read_shape(tensor.get(), member.shape);
     if (kernel_.kind == HVD_REDUCESCATTER && member.shape.empty()) {
-      status_.set(kInvalidArgument,
-                  std::string(grouped() ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
-                      " does not support scalar inputs.");
+      status_.set(kInvalidArgument, std::string(grouped() ? "HorovodGroupedReducescatter" : "HorovodReducescatter") +
+                                        " does not support scalar inputs.");
       return false;
     }
     const bool root = kernel_.kind == HVD_BROADCAST && kernel_.attributes.root_rank == hvd_rank();

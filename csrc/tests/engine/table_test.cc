@@ -51,11 +51,9 @@ struct World {
     }
   }
 
-  std::vector<Tensor*> board(const std::vector<Key>& keys) {
-    std::vector<const Key*> pointers_to;
-    for (const Key& key : keys) pointers_to.push_back(&key);
+  std::vector<Tensor*> board(const std::vector<TensorKey>& keys) {
     std::vector<Tensor*> entries;
-    table.board(pointers_to, &entries);
+    table.board(keys, &entries);
     return entries;
   }
 
