@@ -91,6 +91,8 @@ void Lane::wait_until(int local_rank, uint64_t target) {
     futex_wait(low_half(state.progress), static_cast<uint32_t>(seen), 0.1);
   }
   state.progress_waiters.fetch_sub(1, std::memory_order_seq_cst);
+  // Who is woken is put on the core of who woke it, where the two would take turns.
+  if (roomy_ && segment_.on_my_core(local_rank)) segment_.make_way(me_, core_, now_s());
   waiting_for_.store(-1, std::memory_order_relaxed);
   if (state.progress.load(std::memory_order_acquire) < target) check();
 }

@@ -83,13 +83,18 @@ bool Segment::shares_core(int me, CoreLeaver& core, double now) {
 }
 
 bool Segment::shares_core_with(int rival, int me, CoreLeaver& core, double now) {
-  if (me < rival) return true;
+  return me < rival || !make_way(me, core, now);
+}
+
+bool Segment::make_way(int me, CoreLeaver& core, double now) {
   cpu_set_t taken = no_cores();
   for (int other = 0; other < local_size_; ++other) {
     int seen = core_of(other);
     if (other != me && seen >= 0) CPU_SET(static_cast<size_t>(seen), &taken);
   }
-  return !core.leave(now, taken);
+  if (!core.leave(now, taken)) return false;
+  note_core(me);
+  return true;
 }
 
 void Segment::even_out(int me, CoreLeaver& core, double now) {

@@ -91,6 +91,8 @@ class Segment {
   // where no rank was last seen, if it can.
   bool shares_core(int me, CoreLeaver& core, double now);
   bool shares_core_with(int rival, int me, CoreLeaver& core, double now);
+  // Moves this rank to a core where no rank was last seen; false if there is none, or if it moved just now.
+  bool make_way(int me, CoreLeaver& core, double now);
   // More ranks than cores: moves this one if the cores are unevenly shared.
   void even_out(int me, CoreLeaver& core, double now);
   // Says what a rank is doing, for its obituary. The parts are joined and cut to what fits.

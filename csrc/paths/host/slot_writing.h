@@ -10,7 +10,8 @@
 //   chunk of collectives of about one size   0 ..        16 ..     22 ..    28 ..
 //   its way                                  through     through   around   what was faster
 //
-// and again from chunks 32, 64, 128, ..., 1024, 2048, 3072, ... on.
+// and again from chunks 32, 64, 128, ..., 1024, 2048, 3072, ... on. In between, several chunks in a row that take twice
+// as long as they should make all change to the other way at once; if that is no faster, they change back.
 // All ranks of a host count the same chunks, so a chunk in question is read as it was written: times are of both. One
 // rank decides for all: what it finds out is in the memory they share, where the others look.
 #pragma once
@@ -26,6 +27,56 @@
 #include "host/segment.h"
 
 namespace hvd {
+
+// Notices between two verdicts that the way in use has become slow, and whether the other one is faster. Costs are
+// seconds a byte.
+class SlotSuspicion {
+ public:
+  static constexpr double kGain = 1.05;  // where there is no difference, memory is left to others
+
+  // A verdict: what the way in use costs.
+  void settled(double cost) {
+    usual_ = cost;
+    before_ = 0;
+    chunks_ = 0;
+  }
+  // A chunk that went the way in use; true: the other is to be used from now on.
+  bool saw(double cost) {
+    if (usual_ == 0) return false;
+    if (before_ == 0) {
+      if (cost <= kSlow * usual_) {
+        chunks_ = 0;
+        return false;
+      }
+      if (!enough(cost, 0)) return false;
+      before_ = least_;
+      chunks_ = 0;
+      return true;
+    }
+    if (!enough(cost, kMixed)) return false;
+    const double before = before_;
+    const bool back = least_ * kGain > before;
+    settled(back ? before : least_);
+    return back;
+  }
+
+ private:
+  static constexpr double kSlow = 2.0;    // times what it should cost
+  static constexpr uint32_t kChunks = 6;  // a rank that loses its core does so in one or two of them
+  static constexpr uint32_t kMixed = 3;   // after a change: written one way, read the other
+
+  // Counts a chunk, after some that do not matter; true once there are enough to go by the least of them.
+  bool enough(double cost, uint32_t after) {
+    if (++chunks_ <= after) return false;
+    least_ = chunks_ == after + 1 ? cost : std::min(least_, cost);
+    return chunks_ == after + kChunks;
+  }
+
+  double usual_ = 0;     // 0: not known yet
+  double before_ = 0;    // while the other way is tried: what this one cost; 0: it is not
+  double least_ = 0;     // of the chunks that are counted
+  uint32_t chunks_ = 0;  // in a row: slow ones, or of the other way
+};
 
 class SlotWriting {
  public:
@@ -55,11 +106,17 @@ class SlotWriting {
     if (!may_ || !decides_) return;
     std::optional<bool> wrote = tried(written);
     std::optional<bool> way = tried(read);
-    if (!wrote && !way) return decide();
+    const double cost = seconds / static_cast<double>(bytes);
+    if (!wrote && !way) {
+      decide();
+      std::atomic<bool>& decided = (*decided_)[size_];
+      if (suspicion_[size_].saw(cost))
+        decided.store(!decided.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      return;
+    }
     if (!way || wrote != way) return;
     // The least: a rank that loses its core meanwhile does so in one or two of them.
     double& least = least_[size_][*way];
-    const double cost = seconds / static_cast<double>(bytes);
     if (least == 0 || cost < least) least = cost;
   }
 
@@ -71,7 +128,6 @@ class SlotWriting {
   static constexpr uint32_t kCycle = 1024;
   static constexpr uint32_t kFirst = 16;  // by then the slots have their memory
   static constexpr uint32_t kTrials = 6;
-  static constexpr double kGain = 1.05;  // where there is no difference, memory is left to others
 
   // The way that is tried with a chunk, if any.
   std::optional<bool> tried(uint32_t chunk) const {
@@ -83,7 +139,11 @@ class SlotWriting {
   }
   void decide() {
     auto& [through, around] = least_[size_];
-    if (through > 0 && around > 0) (*decided_)[size_].store(through > kGain * around, std::memory_order_relaxed);
+    if (through > 0 && around > 0) {
+      const bool goes_around = through > SlotSuspicion::kGain * around;
+      (*decided_)[size_].store(goes_around, std::memory_order_relaxed);
+      suspicion_[size_].settled(goes_around ? around : through);
+    }
     through = around = 0;
   }
 
@@ -93,6 +153,7 @@ class SlotWriting {
   // By size: chunks so far, and seconds a byte through the cache and around it.
   std::array<uint32_t, kSlotSizes> counts_{};
   double least_[kSlotSizes][2] = {};
+  std::array<SlotSuspicion, kSlotSizes> suspicion_;
   // Of the running collective.
   size_t size_ = 0;
   uint32_t first_ = 0;

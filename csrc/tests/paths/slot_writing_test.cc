@@ -15,6 +15,7 @@ struct Machine {
 };
 constexpr Machine kNear{0.05, 0.11};
 constexpr Machine kFar{0.16, 0.04};
+constexpr Machine kSlow{0.20, 0.44};  // near, and busy with something else
 
 // One rank, which decides.
 struct Rank {
@@ -61,6 +62,28 @@ TEST(the_faster_way_is_taken_for_each_size_and_changes_with_the_machine) {
     rank.reduce(kNear, bytes, times);
     CHECK(rank.reduce(kNear, bytes, times) <= 3072 / 16);
   }
+}
+
+// A virtual machine that is moved between two trials: a few chunks of the next collective tell.
+TEST(a_way_that_becomes_slow_is_left_at_once) {
+  for (size_t bytes : {size_t{16} << 20, size_t{64} << 20}) {
+    const auto chunks = static_cast<int>(bytes / kChunk);
+    Rank rank;
+    const Case c("bytes", bytes);
+    rank.reduce(kNear, bytes, 1100 / chunks);  // into the quiet after a trial
+    for (int again = 0; again < 3; ++again) {
+      CHECK(rank.reduce(kFar, bytes, 1) + rank.reduce(kFar, bytes, 1) >= 2 * chunks - 12);
+      CHECK(rank.reduce(kNear, bytes, 1) + rank.reduce(kNear, bytes, 1) <= 12);
+    }
+  }
+}
+
+TEST(where_both_ways_become_slow_the_better_one_stays) {
+  Rank rank;
+  rank.reduce(kNear, 64 << 20, 9);
+  CHECK(rank.reduce(kSlow, 64 << 20, 1) <= 10);
+  CHECK_EQ(rank.reduce(kSlow, 64 << 20, 3), 0);
+  CHECK_EQ(rank.reduce(kNear, 64 << 20, 2), 0);
 }
 
 TEST(the_first_verdict_comes_within_28_chunks) {
