@@ -10,8 +10,8 @@
 //   chunk of collectives of about one size   0 ..        16 ..     22 ..    28 ..
 //   its way                                  through     through   around   what was faster
 //
-// and again from chunks 32, 64, 128, ..., 1024, 2048, 3072, ... on. In between, several chunks in a row that take twice
-// as long as they should make all change to the other way at once; if that is no faster, they change back.
+// and again from chunks 32, 64, 128, ..., 1024, 2048, 3072, ... on. In between, several chunks in a row that take far
+// longer than usual make all change to the other way at once; if that is no faster, they change back.
 // All ranks of a host count the same chunks, so a chunk in question is read as it was written: times are of both. One
 // rank decides for all: what it finds out is in the memory they share, where the others look.
 #pragma once
@@ -34,17 +34,18 @@ class SlotSuspicion {
  public:
   static constexpr double kGain = 1.05;  // where there is no difference, memory is left to others
 
-  // A verdict: what the way in use costs.
-  void settled(double cost) {
-    usual_ = cost;
+  // After a verdict: the way in use may be another, and what it usually costs is found out anew.
+  void begin(double usual = 0) {
+    usual_ = usual;
     before_ = 0;
     chunks_ = 0;
   }
   // A chunk that went the way in use; true: the other is to be used from now on.
   bool saw(double cost) {
-    if (usual_ == 0) return false;
     if (before_ == 0) {
+      if (usual_ == 0) usual_ = cost;
       if (cost <= kSlow * usual_) {
+        usual_ += (cost - usual_) / kChunks;
         chunks_ = 0;
         return false;
       }
@@ -54,14 +55,13 @@ class SlotSuspicion {
       return true;
     }
     if (!enough(cost, kMixed)) return false;
-    const double before = before_;
-    const bool back = least_ * kGain > before;
-    settled(back ? before : least_);
+    const bool back = least_ * kGain > before_;
+    begin(back ? before_ : least_);
     return back;
   }
 
  private:
-  static constexpr double kSlow = 2.0;    // times what it should cost
+  static constexpr double kSlow = 2.5;    // times what it usually costs
   static constexpr uint32_t kChunks = 6;  // a rank that loses its core does so in one or two of them
   static constexpr uint32_t kMixed = 3;   // after a change: written one way, read the other
 
@@ -140,9 +140,8 @@ class SlotWriting {
   void decide() {
     auto& [through, around] = least_[size_];
     if (through > 0 && around > 0) {
-      const bool goes_around = through > SlotSuspicion::kGain * around;
-      (*decided_)[size_].store(goes_around, std::memory_order_relaxed);
-      suspicion_[size_].settled(goes_around ? around : through);
+      (*decided_)[size_].store(through > SlotSuspicion::kGain * around, std::memory_order_relaxed);
+      suspicion_[size_].begin();
     }
     through = around = 0;
   }
