@@ -58,6 +58,7 @@ WILL_WAIT: Final = 1
 AUTO_RELEASE: Final = 2
 GROUP: Final = 4
 IN_STREAM: Final = 8
+APART: Final = 16
 
 # Outputs from this size on, in bytes, are worth an hvd_allocate.
 LARGE_OUTPUT: Final = 4194304
