@@ -172,6 +172,11 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("output_pool_bytes", "HOROVOD_OUTPUT_POOL_BYTES", int, 256 * MEBIBYTE,
             "Memory of large results that were let go of is kept for the next ones, up to this many bytes in "
             "each process, and given to the system when it runs short; 0 keeps none.", "tuning", minimum=0),
+    Setting("heap_keep_bytes", "HOROVOD_HEAP_KEEP_BYTES", int, 128 * MEBIBYTE,
+            "Memory that a training step on a CPU frees stays in the process for the next step, up to this "
+            "many bytes at the end of glibc's heap, once there is a distributed optimizer of PyTorch; 0 "
+            "leaves the heap alone, as do glibc's own variables, such as MALLOC_TRIM_THRESHOLD_.",
+            "tuning", minimum=0, maximum=(1 << 31) - 1, engine=False),
     Setting("spin_us", "HOROVOD_SPIN_US", float, -1.0,
             "How long a waiting thread spins before it sleeps, in microseconds; -1 chooses by the number of "
             "ranks and cores of the host.", "tuning", "--spin-us", "spin_us", minimum=-1, maximum=1000000),

@@ -9,6 +9,7 @@ import torch
 
 from horovod.common.arguments import check_groups, check_passes, check_predivide
 from horovod.common.constants import Average
+from horovod.common.heap import keep_freed_memory
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._core import Settings
 from horovod.torch._distributed import Distributed, class_around, wrap
@@ -69,6 +70,8 @@ def DistributedOptimizer(
     names = name_parameters(optimizer, named_parameters)
     wrapper = wrap(optimizer, names, group_names(names, groups, process_set), settings, process_set)
     wrapper._hvd.reducer.bind()
+    if any(param.device.type == "cpu" for param in names):
+        keep_freed_memory()
     return wrapper
 
 
