@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/entry_buffers.h"
 #include "engine/tensor_key.h"
 #include "horovod/core.h"
 #include "paths/tensor.h"
@@ -22,6 +23,11 @@ struct Submission;
 // it is added to the table, the driving thread from then on, its data path while it is in flight, the caller again once
 // it is done.
 struct Entry : Tensor {
+  Entry() { EntryBuffers::borrow(*this); }
+  ~Entry() { EntryBuffers::give_back(*this); }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
   // Valid as long as the entry, once it is in the table.
   TensorKey key() const { return {description.process_set, description.name, name_hash}; }
 

@@ -8,29 +8,38 @@
 #include <atomic>
 #include <cstddef>
 #include <new>
+#include <utility>
 
 #include "util/prefetch.h"
 
 namespace hvd {
 
-// Pieces of memory of one size, given back and not yet taken again. Any thread; nobody waits, least of all a forked
-// child for a thread that it does not have.
+// Whoever uses what was given back is to be found out.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kReusesMemory = false;
+#else
+inline constexpr bool kReusesMemory = true;
+#endif
+
+// What was given back and not yet taken again, the last first. Any thread; nobody waits, least of all a forked child
+// for a thread that it does not have.
+template <typename T, size_t kMost>
 class Spares {
  public:
-  // Null: there is none now. The next one, of so many bytes, comes from memory meanwhile: who takes one takes more.
-  void* take(size_t bytes) {
-    if (busy_.test_and_set(std::memory_order_acquire)) return nullptr;
-    void* memory = count_ ? pieces_[--count_] : nullptr;
-    const void* next = count_ ? pieces_[count_ - 1] : nullptr;
+  // False: there is none now. Else `next`, if wanted, is the one that will be taken after this one.
+  bool take(T& taken, T* next = nullptr) {
+    if (busy_.test_and_set(std::memory_order_acquire)) return false;
+    bool found = count_ > 0;
+    if (found) std::swap(taken, kept_[--count_]);
+    if (next && count_) *next = kept_[count_ - 1];
     busy_.clear(std::memory_order_release);
-    if (next) prefetch_to_write(next, bytes);
-    return memory;
+    return found;
   }
   // False: there are enough now.
-  bool keep(void* memory) {
+  bool keep(T& given) {
     if (busy_.test_and_set(std::memory_order_acquire)) return false;
-    bool fits = count_ < pieces_.size();
-    if (fits) pieces_[count_++] = memory;
+    bool fits = count_ < kMost;
+    if (fits) std::swap(kept_[count_++], given);
     busy_.clear(std::memory_order_release);
     return fits;
   }
@@ -38,7 +47,7 @@ class Spares {
  private:
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
   size_t count_ = 0;
-  std::array<void*, 4096> pieces_;  // a list through the pieces themselves would have to wait for their memory
+  std::array<T, kMost> kept_;  // a list through pieces of memory themselves would have to wait for their memory
 };
 
 template <typename T>
@@ -54,28 +63,25 @@ class Reused {
   }
 
   T* allocate(size_t n) {
-    if (n == 1 && kReuses)
-      if (void* memory = spares().take(sizeof(T))) return static_cast<T*>(memory);
-    return static_cast<T*>(::operator new(n * sizeof(T)));
+    void* memory = nullptr;
+    void* next = nullptr;
+    if (n != 1 || !kReusesMemory || !spares().take(memory, &next))
+      return static_cast<T*>(::operator new(n * sizeof(T)));
+    if (next) prefetch_to_write(next, sizeof(T));  // it comes from memory meanwhile: who takes one takes more
+    return static_cast<T*>(memory);
   }
   void deallocate(T* memory, size_t n) {
     void* piece = static_cast<void*>(memory);
-    if (n == 1 && kReuses && spares().keep(piece)) return;
+    if (n == 1 && kReusesMemory && spares().keep(piece)) return;
     ::operator delete(piece);
   }
 
  private:
-// Whoever uses what was given back is to be found out.
-#if defined(__SANITIZE_ADDRESS__)
-  static constexpr bool kReuses = false;
-#else
-  static constexpr bool kReuses = true;
-#endif
   static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 
   // Threads may give something back while the process ends: it is never taken apart.
-  static Spares& spares() {
-    static Spares& all = *new Spares;
+  static Spares<void*, 4096>& spares() {
+    static Spares<void*, 4096>& all = *new Spares<void*, 4096>;
     return all;
   }
 };
