@@ -44,7 +44,7 @@ def group(call: Call, tensors: Sequence[Any], ignore_name_scope: bool = False) -
     tensors = [tf.convert_to_tensor(t) for t in tensors]
     if _xla.inside():
         return _compiled(call, tensors, grouped=True)
-    return list(
+    return _in_one_go(
         getattr(ops, f"horovod_{call.verb.prefix(grouped=True)}")(
             tensors,
             ignore_name_scope=ignore_name_scope,
@@ -59,7 +59,7 @@ def each(
 ) -> List[Any]:
     """Allreduces in a graph that share one node, and are called as if each had its own of these names."""
     graph = tf.compat.v1.get_default_graph()
-    return list(
+    return _in_one_go(
         ops.horovod_allreduce_each(
             tensors,
             ignore_name_scope=ignore_name_scope,
@@ -67,6 +67,18 @@ def each(
             **_attributes(call),
         )
     )
+
+
+def _in_one_go(outputs: Sequence[Any]) -> List[Any]:
+    """The outputs of a node, whose followers run one after the other on one thread if they are cheap.
+
+    A collective is done asynchronously, and what follows such a node is handed to the threads of the pool one
+    by one: 160 variables to be updated, say, which takes longer than their gradients took to be reduced. What
+    follows an ordinary node goes on where that ran, so there is one in between.
+    """
+    if len(outputs) == 1 or tf.executing_eagerly():
+        return list(outputs)
+    return list(tf.identity_n(outputs))
 
 
 def enqueue_and_wait(

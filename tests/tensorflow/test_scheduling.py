@@ -217,3 +217,35 @@ def again():
 
 def test_nodes_run_again_with_other_shapes_and_after_failures():
     assert run("tensorflow", again) == [[True] * 4] * 2
+
+
+def followers():
+    """What comes right after nodes of several tensors, and whether the values are theirs."""
+    import tensorflow as tf
+
+    import horovod.tensorflow as hvd
+
+    reduce = hvd._make_allreduce_grads_fn("Followers", op=hvd.Sum)
+    tensors = [tf.fill([n], float(n)) for n in range(1, 5)]
+
+    @tf.function
+    def step(some):
+        return reduce(some), hvd.grouped_allreduce(some, op=hvd.Sum), hvd.grouped_allgather(some)
+
+    *sums, gathered = step(tensors)
+    operations = step.get_concrete_function(tensors).graph.get_operations()
+    after = {
+        node.type: sorted({follower.type for output in node.outputs for follower in output.consumers()})
+        for node in operations
+        if node.type.startswith("Horovod") and len(node.outputs) > 1
+    }
+    right = [(own == 2 * t).numpy().all() for kind in sums for own, t in zip(kind, tensors)]
+    right += [g.shape[0] == 2 * t.shape[0] for g, t in zip(gathered, tensors)]
+    eager = hvd.grouped_allreduce(tensors, op=hvd.Sum)
+    right += [(own == 2 * t).numpy().all() for own, t in zip(eager, tensors)]
+    return all(right), after
+
+
+def test_what_follows_several_tensors_goes_on_from_one_node():
+    several = ("HorovodAllreduceEach", "HorovodGroupedAllgather", "HorovodGroupedAllreduce")
+    assert run("tensorflow", followers) == [(True, {node: ["IdentityN"] for node in several})] * 2
