@@ -17,8 +17,6 @@ using namespace hvd::testing;
 
 namespace {
 
-const std::vector<int64_t> kShape{1000};
-
 bool has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return true;
   std::cerr << "'" << part << "' is not in: " << text << '\n';

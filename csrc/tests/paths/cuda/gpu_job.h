@@ -173,6 +173,12 @@ std::vector<char> numbers(const std::vector<T>& values) {
 }
 
 inline std::vector<char> filled(float value, size_t count = 1000) { return numbers(std::vector<float>(count, value)); }
+inline bool all(const std::vector<char>& bytes, float value) {
+  return bytes == filled(value, bytes.size() / sizeof(float));
+}
+
+inline const std::vector<int64_t> kShape{1000};  // of what `filled` makes
+inline const char* const kWays[] = {"direct", "NCCL", "host"};
 
 // Puts everything back to how a healthy machine is.
 struct Machine {

@@ -17,8 +17,6 @@ using namespace hvd::testing;
 
 namespace {
 
-const std::vector<int64_t> kShape{1000};
-
 Settings patient(const char* operations) {
   Settings settings = gpu_settings(operations);
   settings.spin_us = 1e6;  // whoever waits in a round waits for all to come
