@@ -144,6 +144,11 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting("gloo_iface", "HOROVOD_GLOO_IFACE", str, "",
             "Network interface for the traffic between hosts, e.g. eth1; empty takes the one that leads to "
             "the launcher.", "library_options", engine=False),
+    Setting("tcp_congestion", "HOROVOD_TCP_CONGESTION", str, "auto",
+            "How TCP between the ranks finds its speed: auto (as the system says; but reno instead of bbr "
+            "where the other is less than 1 ms away), system, or one of those in "
+            "/proc/sys/net/ipv4/tcp_allowed_congestion_control, e.g. dctcp.",
+            "library_options", engine=False),
     Setting("adasum_chunk_size", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", int, 1 << 30,
             "Most bytes that Adasum works on at a time.", "library_options", minimum=1, engine=False),
     Setting("dynamic_process_sets", "HOROVOD_DYNAMIC_PROCESS_SETS", bool, False,

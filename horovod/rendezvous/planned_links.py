@@ -9,6 +9,7 @@ from typing import Callable, List, Optional, Sequence, Tuple
 from horovod.common import constants
 from horovod.common._native import Link
 from horovod.common.exceptions import HorovodInternalError
+from horovod.rendezvous.congestion import choose_congestion_control
 from horovod.rendezvous.links import CHECK_SECONDS, LinkAcceptor, OpenLink, Tag, open_link
 from horovod.rendezvous.world import World
 
@@ -44,8 +45,12 @@ class PlannedLinks:
         for link in self._planned:
             if link.dial:
                 self._open.append((link, self._dialled(link, addresses[link.peer], deadline, check)))
-        if acceptor is None:
-            return
+        if acceptor is not None:
+            self._accept(acceptor, deadline, check)
+        for _, opened in self._open:
+            choose_congestion_control(opened.sock)
+
+    def _accept(self, acceptor: LinkAcceptor, deadline: float, check: Callable[[], None]) -> None:
         while not acceptor.wait(CHECK_SECONDS):
             check()
             if time.monotonic() > deadline:

@@ -197,6 +197,13 @@ def test_an_interface_that_is_not_there_is_named_by_all_at_once():
         assert "rank 1 on localhost could not start: HOROVOD_GLOO_IFACE=nope0: " in text
 
 
+def test_a_congestion_control_that_is_not_there_is_named_by_all_at_once():
+    for kind, text in errors_of("os.environ['HOROVOD_TCP_CONGESTION'] = 'nope'"):
+        assert kind == "HorovodInternalError"
+        assert "rank 1 on localhost could not start: HOROVOD_TCP_CONGESTION=nope: " in text
+        assert "this kernel has" in text and "reno" in text
+
+
 ONE, TWO = None, ["localhost", "127.0.0.1", "127.0.0.1"]
 LIMIT = """
     used = len(os.listdir("/proc/self/fd")) - 1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 
@@ -11,6 +12,7 @@ import pytest
 
 from horovod.common import constants
 from horovod.common.exceptions import HorovodInternalError
+from horovod.rendezvous.congestion import congestion_control
 from horovod.rendezvous.links import LinkAcceptor
 from horovod.rendezvous.network import listen
 from horovod.rendezvous.planned_links import PlannedLinks
@@ -30,8 +32,9 @@ def nothing():
 
 
 @pytest.fixture
-def linked():
-    """Every rank of a world with its links open, in one process."""
+def linked(request, monkeypatch):
+    """Every rank of a world with its links open, in one process; with the congestion control given."""
+    monkeypatch.setenv("HOROVOD_TCP_CONGESTION", getattr(request, "param", "auto"))
     everywhere = [PlannedLinks(world, range(len(HOSTS)), 0) for world in worlds()]
     acceptors = [LinkAcceptor(listen(["127.0.0.1"])[0], SECRET, 7, links.to_accept()) for links in everywhere]
     addresses = [acceptor.address for acceptor in acceptors]
@@ -85,3 +88,18 @@ def test_a_peer_that_cannot_be_reached_is_named_unless_its_own_reason_comes():
         with pytest.raises(HorovodInternalError, match=text):
             links.open([address] * 5, None, time.monotonic() + 10, check)
     links.close()
+
+
+def control_of(descriptor):
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        return congestion_control(sock)
+
+
+@pytest.mark.parametrize("linked", ["reno", "system", "auto"], indirect=True)
+def test_congestion_control_is_what_was_asked_for_or_the_systems_or_good_for_a_short_way(linked, request):
+    with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as file:
+        systems = file.read().strip()
+    near = "reno" if systems.startswith("bbr") else systems
+    wanted = {"reno": "reno", "system": systems, "auto": near}[request.node.callspec.params["linked"]]
+    found = [control_of(link.fd) for links in linked for link in links.for_engine()]
+    assert found and set(found) == {wanted}
