@@ -28,7 +28,7 @@ constexpr double kSoon = 200e-6;
 constexpr double kFrozen = 0.05;
 // On one host every rank reduces everybody's: beyond this, each its part is faster.
 constexpr size_t kOneHostBytes = 16 << 10;
-static_assert(kOneHostBytes <= kQuickBytes && kQuickWireBytes <= kQuickBytes);
+static_assert(kOneHostBytes <= kQuickBytes && kQuickWireMost <= kQuickBytes);
 // Who offers its core while it waits, and has it back only after so many seconds, shares it with somebody; so many
 // calls in a row that ended like this: probably with the very rank that it waits for (hosts may be containers of one
 // machine).
@@ -40,9 +40,6 @@ constexpr double kHostsPatience = 0.05;
 // way: so many seconds later it is not on its way any more. After an outage connections come back one by one, as their
 // timers have doubled meanwhile: after 7 s up to 3 s apart.
 constexpr double kLastCall = 5.0;
-
-// On several, a host sends to all others together what it may send to one.
-size_t limit(int hosts) { return hosts == 1 ? kOneHostBytes : kQuickWireBytes / static_cast<size_t>(hosts - 1); }
 
 // Whether the request is what all ranks agreed on under its name. That it makes sense was checked then.
 bool is_same(const hvd_request& request, const Description& d) {
@@ -79,9 +76,8 @@ QuickCall::QuickCall(const Topology& topology, Segment& segment, Doorbells& bell
       hosts_(topology.hosts()),
       my_host_(topology.host()),
       size_(topology.size),
-      limit_(limit(hosts_)),
+      limit_(hosts_ == 1 ? kOneHostBytes : quick_wire_bytes(topology)),
       round_(segment, me_, members_),
-      own_(members_ == 1 && hosts_ > 1 ? limit_ : 0),
       sources_(static_cast<size_t>(std::max(members_, hosts_))) {}
 
 void QuickCall::tend(bool busy) {
@@ -151,20 +147,14 @@ bool QuickCall::meet(uint32_t id, const Description& d, size_t bytes, const hvd_
     if (full && bytes) std::memcpy(request.output, round_.payload(0), bytes);
   } else if (full && bytes) {
     for (int local = 0; local < members_; ++local) sources_[local] = round_.payload(local);
-    quick_reduce(d, bytes, sources_.data(), members_, request.output);
+    quick_reduce(d, bytes, sources_.data(), members_, members_, request.output);
   }
   round_.leave();
   return full;
 }
 
 bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, const hvd_request& request) {
-  char* own = members_ > 1 ? round_.own_payload() : own_.data();
-  if (bytes && members_ > 1) {
-    for (int local = 0; local < members_; ++local) sources_[local] = round_.payload(local);
-    quick_combine(d, bytes, sources_.data(), members_, own);
-  } else if (bytes) {
-    quick_pack(d, bytes, request.input, own);
-  }
+  const char* own = bytes ? of_my_host(d, bytes, request) : nullptr;
   bool full = false;
   try {
     full = wire_->arrive(id, own, bytes) && wait_for_hosts(d);
@@ -172,9 +162,8 @@ bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, cons
   }
   if (full && bytes) {
     for (int host = 0; host < hosts_; ++host) sources_[host] = host == my_host_ ? own : wire_->payload(host);
-    void* out = members_ > 1 ? own : request.output;
-    quick_combine(d, bytes, sources_.data(), hosts_, out);
-    quick_finish(d, bytes, size_, out);
+    void* out = members_ > 1 ? round_.own_payload() : request.output;
+    quick_reduce(d, bytes, sources_.data(), hosts_, size_, out);
   }
   wire_->leave();
   if (members_ > 1) {
@@ -182,6 +171,20 @@ bool QuickCall::meet_hosts(uint32_t id, const Description& d, size_t bytes, cons
     for (int local = 1; local < members_; ++local) bells_.ring(local);
   }
   return full;
+}
+
+const char* QuickCall::of_my_host(const Description& d, size_t bytes, const hvd_request& request) {
+  if (members_ > 1) {
+    for (int local = 0; local < members_; ++local) sources_[local] = round_.payload(local);
+    quick_combine(d, bytes, sources_.data(), members_, round_.own_payload());
+    return round_.own_payload();
+  }
+  // A large tensor is read where it lies. A small one may be a flag that another thread sets meanwhile: what is reduced
+  // here is what was sent.
+  if (d.prescale == 1.0 && bytes > kOneHostBytes) return static_cast<const char*>(request.input);
+  if (own_.size() < bytes) own_.resize(bytes);
+  quick_pack(d, bytes, request.input, own_.data());
+  return own_.data();
 }
 
 bool QuickCall::wait_until_full(const Description& d) {
@@ -244,7 +247,10 @@ bool QuickCall::wait_for_hosts(const Description& d) {
     if (outcome != Outcome::kOpen) {
       if (start > 0) offer_.ended(now - start);
       if (offered > 0) shared_calls_ = now - offered > kSharedYield ? shared_calls_ + 1 : 0;
-      if (shared_calls_ >= kSharedCalls && my_host_ > 0 && !options_.crowded && core_.leave(now)) shared_calls_ = 0;
+      if (shared_calls_ >= kSharedCalls && my_host_ > 0 && !options_.crowded) {
+        segment_.make_way(me_, core_, now);
+        shared_calls_ = 0;
+      }
       return outcome == Outcome::kFull;
     }
     if (start == 0) start = now;

@@ -77,6 +77,8 @@ class QuickCall {
   bool wait_until_full(const Description& d);
   // The leader: all ranks of this host are there.
   bool meet_hosts(uint32_t id, const Description& d, size_t bytes, const hvd_request& request);
+  // What they bring together, until the call ends or the output is written.
+  const char* of_my_host(const Description& d, size_t bytes, const hvd_request& request);
   bool wait_for_hosts(const Description& d);
   // The others: what became of it.
   bool wait_for_leader(const Description& d);
@@ -102,7 +104,7 @@ class QuickCall {
   const size_t limit_;
   QuickRound round_;
   uint32_t met_ = 0;       // rounds that all ranks of this host have come to
-  std::vector<char> own_;  // a rank alone on its host: what it brings
+  std::vector<char> own_;  // what a rank alone on its host brings, if it is not the tensor itself
   CoreLeaver core_;
   CoreOffer offer_;
   double ended_ = 0;      // when the last call did

@@ -18,9 +18,9 @@ namespace hvd {
 
 class Lane {
  public:
-  // `roomy`: there is a core for every rank of this host.
-  Lane(Segment& segment, int local_rank, double spin_us, bool roomy)
-      : segment_(segment), me_(local_rank), spin_us_(spin_us), roomy_(roomy) {}
+  // `roomy`: there is a core for every rank of this host. `alone`: there are no other hosts.
+  Lane(Segment& segment, int local_rank, double spin_us, bool roomy, bool alone)
+      : segment_(segment), me_(local_rank), spin_us_(spin_us), roomy_(roomy), alone_(alone) {}
 
   // Starts a batch among these local ranks. `light` batches use only the staging slot of their parity and
   // may follow one another among the same ranks without waiting for stragglers.
@@ -54,6 +54,7 @@ class Lane {
   int me_;
   double spin_us_;
   bool roomy_;
+  bool alone_;
   CoreLeaver core_;
   double looked_at_ = 0;
   uint64_t seq_ = 0;

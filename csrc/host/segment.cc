@@ -23,7 +23,7 @@ namespace hvd {
 namespace {
 
 constexpr uint64_t kMagic = 0x686f726f766f6431;  // "horovod1"
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint32_t kLayoutVersion = 5;
 
 size_t page_multiple(size_t bytes) { return (std::max<size_t>(bytes, 4096) + 4095) & ~size_t{4095}; }
 

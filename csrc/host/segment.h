@@ -22,8 +22,8 @@
 namespace hvd {
 
 constexpr size_t kMailboxBytes = 64 << 10;
-// What a rank may bring to a QuickRound.
-constexpr size_t kQuickBytes = 64 << 10;
+// What a rank may bring to a QuickRound. Pages that no call uses take no memory.
+constexpr size_t kQuickBytes = 512 << 10;
 
 // A ring of bytes from one process to another. Positions only grow.
 struct Mailbox {

@@ -109,9 +109,10 @@ class Comm {
   void reduce_light(const Spans& spans, const Reduction& how);
   void reduce_pair(const Spans& spans, const Reduction& how);
   void reduce_chunked(const Spans& spans, const Reduction& how);
-  void net_reduce(char* data, size_t count, int dtype, int op);
-  void net_reduce_ring(char* data, size_t count, int dtype, int op);
-  void net_reduce_gather(char* data, size_t count, int dtype, int op);
+  // In place, over the hosts of this column, to the finished result.
+  void net_reduce(char* data, size_t count, const Reduction& how);
+  void net_reduce_ring(char* data, size_t count, const Reduction& how);
+  void net_reduce_gather(char* data, size_t count, const Reduction& how);
 
   static constexpr size_t kLeastChunk = 4 << 10;
 

@@ -34,7 +34,7 @@ HostPath::HostPath(const Topology& topology, Segment& segment, const LinkSecurit
       segment_(segment),
       security_(security),
       options_(options),
-      lane_(segment, topology.local_rank(), options.spin_us, options.roomy) {
+      lane_(segment, topology.local_rank(), options.spin_us, options.roomy, topology.hosts() == 1) {
   if (options.over_mpi && topology.hosts() > 1 && security.seals_data())
     throw Refused(HVD_INVALID,
                   "HOROVOD_CPU_OPERATIONS=mpi hands the data to MPI, where HOROVOD_LINK_SECURITY=integrity or encrypt "

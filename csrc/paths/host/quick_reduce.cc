@@ -14,19 +14,13 @@ void quick_pack(const Description& d, size_t bytes, const void* in, void* room) 
   else if (bytes && room != in) std::memcpy(room, in, bytes);
 }
 
-void quick_reduce(const Description& d, size_t bytes, const void* const* sources, int n, void* out) {
-  kernels::Finish finish{d.postscale, d.reduce_op == HVD_AVERAGE ? n : 1};
+void quick_reduce(const Description& d, size_t bytes, const void* const* sources, int n, int ranks, void* out) {
+  kernels::Finish finish{d.postscale, d.reduce_op == HVD_AVERAGE ? ranks : 1};
   kernels::reduce2(d.dtype, d.reduce_op, out, nullptr, sources, n, bytes / item_size(d.dtype), finish, false);
 }
 
 void quick_combine(const Description& d, size_t bytes, const void* const* sources, int n, void* out) {
   kernels::reduce(d.dtype, d.reduce_op, out, sources, n, bytes / item_size(d.dtype));
-}
-
-void quick_finish(const Description& d, size_t bytes, int ranks, void* out) {
-  int divisor = d.reduce_op == HVD_AVERAGE ? ranks : 1;
-  if (d.postscale != 1.0 || divisor != 1)
-    kernels::finish(d.dtype, out, bytes / item_size(d.dtype), d.postscale, divisor);
 }
 
 void quick_alone(const Description& d, size_t bytes, const void* in, void* out) {

@@ -11,11 +11,10 @@ namespace hvd {
 
 // Puts a tensor where the others read it.
 void quick_pack(const Description& d, size_t bytes, const void* in, void* room);
-// sources[i]: what rank i packed.
-void quick_reduce(const Description& d, size_t bytes, const void* const* sources, int n, void* out);
-// In two steps: first the ranks of a host, then what the hosts have. out may be one of the sources.
+// The result of so many ranks. sources[i]: what rank i packed, or all ranks of host i together. out may be one of them.
+void quick_reduce(const Description& d, size_t bytes, const void* const* sources, int n, int ranks, void* out);
+// What the ranks of a host bring together.
 void quick_combine(const Description& d, size_t bytes, const void* const* sources, int n, void* out);
-void quick_finish(const Description& d, size_t bytes, int ranks, void* out);
 // For a rank alone.
 void quick_alone(const Description& d, size_t bytes, const void* in, void* out);
 

@@ -236,9 +236,7 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
       spent[c & 1].stop();
     }
     if (net && last > first) {
-      net_reduce(result + first, (last - first) / item, how.dtype, how.op);
-      if (how.postscale != 1.0 || how.divisor != 1)
-        kernels::finish(how.dtype, result + first, (last - first) / item, how.postscale, how.divisor);
+      net_reduce(result + first, (last - first) / item, how);
       InPhase phase(phases_, Phase::Unpack);
       spans.unpack(begin + first, begin + last, result + first, large);
     }
@@ -267,15 +265,15 @@ void Comm::reduce_chunked(const Spans& spans, const Reduction& how) {
   }
 }
 
-void Comm::net_reduce(char* data, size_t count, int dtype, int op) {
-  if (count * item_size(dtype) <= sizes_.small) net_reduce_gather(data, count, dtype, op);
-  else net_reduce_ring(data, count, dtype, op);
+void Comm::net_reduce(char* data, size_t count, const Reduction& how) {
+  if (count * item_size(how.dtype) <= sizes_.small) net_reduce_gather(data, count, how);
+  else net_reduce_ring(data, count, how);
 }
 
 // Bruck's allgather over hops of 1, 2, 4, ... hosts, then one local reduction in host order.
-void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
+void Comm::net_reduce_gather(char* data, size_t count, const Reduction& how) {
   int hosts = layout.hosts();
-  size_t bytes = count * item_size(dtype);
+  size_t bytes = count * item_size(how.dtype);
   scratch_.resize(bytes * static_cast<size_t>(hosts));
   // scratch[i] holds the data of host (me - i).
   std::memcpy(scratch_.data(), data, bytes);
@@ -289,13 +287,13 @@ void Comm::net_reduce_gather(char* data, size_t count, int dtype, int op) {
   std::vector<const void*> sources(hosts);
   for (int h = 0; h < hosts; ++h)
     sources[h] = scratch_.data() + static_cast<size_t>((layout.my_host - h + hosts) % hosts) * bytes;
-  kernels::reduce(dtype, op, data, sources.data(), hosts, count);
+  kernels::reduce2(how.dtype, how.op, data, nullptr, sources.data(), hosts, count, {how.postscale, how.divisor}, false);
 }
 
-void Comm::net_reduce_ring(char* data, size_t count, int dtype, int op) {
+void Comm::net_reduce_ring(char* data, size_t count, const Reduction& how) {
   int hosts = layout.hosts();
   int me = layout.my_host;
-  size_t item = item_size(dtype);
+  size_t item = item_size(how.dtype);
   auto part = [&](int i) -> Piece {
     i = ((i % hosts) + hosts) % hosts;
     size_t first = count * static_cast<size_t>(i) / static_cast<size_t>(hosts);
@@ -308,7 +306,8 @@ void Comm::net_reduce_ring(char* data, size_t count, int dtype, int op) {
     Piece in = part(me - s - 1);
     exchange(0, {out}, {{scratch_.data(), in.bytes}});
     const void* sources[2] = {scratch_.data(), in.data};
-    kernels::reduce(dtype, op, in.data, sources, 2, in.bytes / item);
+    kernels::Finish finish = s == hosts - 2 ? kernels::Finish{how.postscale, how.divisor} : kernels::Finish{};
+    kernels::reduce2(how.dtype, how.op, in.data, nullptr, sources, 2, in.bytes / item, finish, false);
   }
   for (int s = 0; s < hosts - 1; ++s)  // allgather
     exchange(0, {part(me + 1 - s)}, {part(me - s)});

@@ -4,6 +4,7 @@
 // full, with what everybody brought to this very call, or none does. And a man in the middle, who cannot change that.
 #include "net/quick_wire.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 
@@ -168,11 +169,54 @@ TEST(all_hosts_or_none) {
 }
 
 TEST(patient_hosts_always_meet) {
-  for (size_t bytes : {size_t(8), kQuickWireBytes}) {
-    int other = 0;
-    CHECK_EQ(run(3, 200, {0, 1e6, 0, bytes}, &other), 0L);
-    CHECK_EQ(other, 0);
+  for (int hosts : {2, 3}) {
+    for (size_t bytes : {size_t(8), quick_wire_bytes(*Hosts(hosts).topologies[0])}) {
+      int other = 0;
+      const Case c("hosts", hosts, "bytes", bytes);
+      CHECK_EQ(run(hosts, 200, {0, 1e6, 0, bytes}, &other), 0L);
+      CHECK_EQ(other, 0);
+    }
   }
+}
+
+TEST(many_hosts_and_many_ranks_bring_less) {
+  auto most = [](std::vector<int> ranks_of_host) {
+    std::vector<int> host_of;
+    std::vector<std::string> host_names;
+    for (size_t h = 0; h < ranks_of_host.size(); ++h) {
+      host_of.insert(host_of.end(), size_t(ranks_of_host[h]), int(h));
+      host_names.push_back("node" + std::to_string(h));
+    }
+    std::vector<const char*> names;
+    return quick_wire_bytes(Topology(describe_world(0, host_of, host_names, &names)));
+  };
+  CHECK_EQ(most({1, 1}), size_t{512} << 10);
+  CHECK_EQ(most({1, 4}), size_t{256} << 10);
+  CHECK_EQ(most({64, 1}), size_t{64} << 10);
+  CHECK_EQ(most({1, 1, 1}), size_t{64} << 10);
+  CHECK_EQ(most(std::vector<int>(8, 2)), (size_t{128} << 10) / 7);
+}
+
+// Who sleeps while not all of its payload is on its way is woken when there is room for more.
+TEST(a_long_payload_goes_on_when_the_other_takes_it) {
+  Hosts hosts(2);
+  const std::string long_one(quick_wire_bytes(*hosts.topologies[0]), 'x');
+  auto is_woken = [&] {
+    pollfd fd{hosts[0].descriptor(), POLLIN, 0};
+    return poll(&fd, 1, 0) == 1;
+  };
+  CHECK(hosts[0].arrive(5, long_one.data(), long_one.size()));
+  CHECK(hosts[0].look() == Outcome::kOpen);
+  CHECK(!is_woken());
+  int turns = 0;
+  while (!hosts[1].is_awaited() && turns++ < 1000) {
+    hosts[1].tend();
+    if (is_woken()) hosts[0].tend();
+  }
+  CHECK(turns > 1);
+  CHECK(!is_woken());
+  CHECK(!hosts[1].arrive(5, "y", 1));  // of another length
+  CHECK(hosts[0].look() == Outcome::kClosed);
 }
 
 TEST(who_has_said_nothing_answers_when_asked) {

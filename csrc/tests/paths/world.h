@@ -93,7 +93,7 @@ class World {
 
   void run_rank(int rank, const std::vector<int>& members, const std::function<void(RankContext&)>& body) {
     const Topology topology = this->topology(rank);
-    Lane lane(*segments_[size_t(host_of_[size_t(rank)])], topology.local_rank(), 0.0, true);
+    Lane lane(*segments_[size_t(host_of_[size_t(rank)])], topology.local_rank(), 0.0, true, true);
     Comm comm(topology, lane, std::make_shared<const SetLayout>(topology, members));
     std::vector<DataLink> out, in;
     for (const hvd_link& link : plan_links(topology, members, 1)) {
