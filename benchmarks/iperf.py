@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from typing import List
+from typing import Any, Dict, List
 
 from benchmarks.rows import Turn
 from benchmarks.team import ContenderFailed
@@ -16,13 +16,25 @@ PORT = 5201
 
 
 class Iperf:
-    """One run a turn, with as many streams as there are ranks a host, one way or both ways at once."""
+    """One run a turn, with as many streams as there are ranks a host, one way or both ways at once.
 
-    def __init__(self, hosts: Hosts, streams: int, size: int, seconds: int, both_ways: bool = False) -> None:
+    `congestion` is the congestion control; what the system says if it is empty.
+    """
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        streams: int,
+        size: int,
+        seconds: int,
+        both_ways: bool = False,
+        congestion: str = "",
+    ) -> None:
         self._hosts, self._size = hosts, size
         address = hosts.addresses[1]
         self._client = ["iperf3", "-c", address, "-t", str(seconds), "-P", str(streams), "-J"]
         self._client += ["--bidir"] if both_ways else []
+        self._client += ["-C", congestion] if congestion else []
         self._both_ways = both_ways
 
     def warm(self) -> None:
@@ -47,16 +59,26 @@ class Iperf:
                 )
             except subprocess.TimeoutExpired as error:
                 raise ContenderFailed("iperf3 did not end within a minute") from error
-            if done.returncode:
-                raise ContenderFailed(f"iperf3: {done.stdout[-300:]}{done.stderr[-300:]}")
+            said = _parsed(done.stdout)
+            if done.returncode or "error" in said:  # which it may call a success
+                raise ContenderFailed(f"iperf3: {said.get('error', '')}{done.stderr[-300:]}")
             server.wait(10)
         finally:
             if server.poll() is None:
                 server.kill()
                 server.wait()
-        end = json.loads(done.stdout)["end"]
+        end = said["end"]
         sums = ["sum_received", "sum_received_bidir_reverse"] if self._both_ways else ["sum_received"]
         return min(float(end[key]["bits_per_second"]) for key in sums) / 8
+
+
+def _parsed(text: str) -> Dict[str, Any]:
+    """What iperf3 -J said, or that it said something else."""
+    try:
+        said: Dict[str, Any] = json.loads(text)
+    except ValueError:
+        return {"error": text[-300:]}
+    return said
 
 
 def _await_listener(hosts: Hosts, server: subprocess.Popen[bytes]) -> None:

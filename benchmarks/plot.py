@@ -78,7 +78,8 @@ def allreduce(rows: List[Row]) -> Any:
             axis.plot(sizes, [t.median for _, t in points], marker="o", ms=3.5, label=name, **style)
             low, high = [t.p25 for _, t in points], [t.p75 for _, t in points]
             axis.fill_between(sizes, low, high, color=COLOURS[name], alpha=0.15, lw=0)
-        axis.set(xscale="log", yscale="log", title=f"allreduce, {where}", xlabel="bytes")
+        title = f"allreduce, {where}".replace(" (", "\n(")  # another machine's is long
+        axis.set(xscale="log", yscale="log", title=title, xlabel="bytes")
         axis.set_ylabel("microseconds, median and middle half")
         axis.grid(True, which="major", alpha=0.3)
         axis.legend()

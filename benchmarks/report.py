@@ -60,6 +60,7 @@ def allreduce_table(rows: Sequence[Row]) -> str:
         row for row in rows
         if row.at.get("bytes") in SHOWN and not row.at.get("gbit") and (row.ours or row.not_run)
     ]  # fmt: skip
+    shown.sort(key=lambda row: (row.at.get("hosts", 0), row.at["ranks"], row.at["bytes"]))
     names = [name for name in NAMES if any(name in row.times for row in shown)]
     lines = [
         "| | size | " + " | ".join(NAMES[name] for name in names) + " |", "|---|---:|" + "---:|" * len(names)

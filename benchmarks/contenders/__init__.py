@@ -37,6 +37,9 @@ CONTENDERS: Dict[str, Contender] = {
         "horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "integrity"}
     ),
     "horovod encrypt": Contender("horovod_numpy:InPlace", "horovodrun", {"HOROVOD_LINK_SECURITY": "encrypt"}),
+    "horovod, system's tcp": Contender(
+        "horovod_numpy:InPlace", "horovodrun", {"HOROVOD_TCP_CONGESTION": "system"}
+    ),
     "horovod out of place": Contender("horovod_numpy:OutOfPlace", "horovodrun"),
     "horovod grouped": Contender("horovod_numpy:Grouped", "horovodrun"),
     "horovod unfused": Contender("horovod_numpy:Grouped", "horovodrun", {"HOROVOD_FUSION_THRESHOLD": "1"}),

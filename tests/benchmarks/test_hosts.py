@@ -12,7 +12,7 @@ from benchmarks import wires
 from benchmarks.environments import CannotInstall, mpi_environment
 from benchmarks.iperf import Iperf
 from benchmarks.starting_on_hosts import teams_on
-from benchmarks.team import Team
+from benchmarks.team import ContenderFailed, Team
 from benchmarks.turns import Command, Patience, take_turns
 from benchmarks.wires import Hosts
 
@@ -34,11 +34,13 @@ def test_hosts_have_names_and_reach_each_other_and_leave_nothing() -> None:
     assert left not in said(["ip", "netns", "list"]) and not hosts.folder.exists()
 
 
-def test_iperf_both_ways_over_a_slow_wire() -> None:
+def test_iperf_one_way_both_ways_and_with_reno_over_a_slow_wire() -> None:
     with Hosts(2, "1gbit") as hosts:
-        for both_ways in (False, True):
-            rate = Iperf(hosts, 2, 1 << 20, 1, both_ways).rate()
+        for both_ways, congestion in ((False, ""), (True, ""), (False, "reno")):
+            rate = Iperf(hosts, 2, 1 << 20, 1, both_ways, congestion).rate()
             assert 0 < rate < 1.3e8  # a burst aside, the wire is the limit
+        with pytest.raises(ContenderFailed, match="iperf3: unable to set TCP_CONGESTION"):
+            Iperf(hosts, 2, 1 << 20, 1, congestion="nope").rate()
 
 
 def test_who_does_not_use_the_wire_is_left_out() -> None:

@@ -73,6 +73,15 @@ def test_rows_of_another_machine_fill_what_is_missing() -> None:
     assert "| 16 ranks (16 cores, Big CPU, Linux 6.5) | 4 B | 30.0 us |" in text
 
 
+def test_rows_of_another_machine_stand_among_their_kind() -> None:
+    elsewhere = {"cpu": "Big CPU", "cores": 16, "kernel": "6.5.1"}
+    at = {"ranks": 16, "bytes": 1 << 20}
+    large = Row("allreduce 1 MiB, 16 ranks", times={"horovod": times(500)}, at=at)
+    lines = report.allreduce_table(report.merge(sample(), [run(large, machine=elsewhere)]).rows).splitlines()
+    places = [line.split("|")[1].split("(")[0].strip() for line in lines[2:]]
+    assert places == ["2 ranks", "2 ranks", "16 ranks", "16 ranks", "2 hosts x 1", "2 hosts x 1"]
+
+
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents(tmp_path)
     path = store.save(sample(), tmp_path / "runs")
