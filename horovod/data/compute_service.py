@@ -10,6 +10,7 @@ The data itself goes over TensorFlow's own connections, see docs/data_service.md
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import threading
@@ -20,7 +21,7 @@ from horovod.data.compute_registry import ComputeRegistry
 from horovod.rendezvous import store_wire
 from horovod.rendezvous.acceptor import Acceptor
 from horovod.rendezvous.connection import Connection, Conversation
-from horovod.rendezvous.errors import StoreError, StoreTimeout, WireError
+from horovod.rendezvous.errors import CannotListen, StoreError, StoreTimeout, WireError
 from horovod.rendezvous.network import address_of, interface_address, listen
 from horovod.rendezvous.waits import Wait, Waits
 
@@ -44,8 +45,7 @@ class ComputeService:
         self._registry = ComputeRegistry(dispatchers, workers_per_dispatcher)
         self._waits = Waits(lambda seconds, function: self._acceptor.later(seconds, function))
         self._shut_down = threading.Event()
-        interfaces = _interfaces(nics)
-        listeners = listen(list(interfaces.values()))
+        interfaces, listeners = _listen(nics)
         port = address_of(listeners[0])[1]
         self._addresses = {name: [(address, port)] for name, address in interfaces.items()}
         self._acceptor = Acceptor(listeners, key, wire.PURPOSE, self._serve, "horovod-compute", starts=False)
@@ -145,6 +145,18 @@ class ComputeService:
     def _end(self) -> None:
         self._shut_down.set()
         self._waits.look_again((0, "shutdown"))
+
+
+def _listen(nics: Optional[Sequence[str]]) -> Tuple[Dict[str, str], List[socket.socket]]:
+    """Interfaces with their addresses, and a socket that listens on each."""
+    while True:
+        interfaces = _interfaces(nics)
+        try:
+            return interfaces, listen(list(interfaces.values()))
+        except CannotListen as error:
+            # One of all may have gone since they were listed, as those of containers do.
+            if nics or error.errno != errno.EADDRNOTAVAIL or interfaces == _interfaces(nics):
+                raise
 
 
 def _interfaces(nics: Optional[Sequence[str]]) -> Dict[str, str]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import resource
+from typing import Optional
 
 
 class AuthenticationError(ConnectionError):
@@ -45,7 +46,15 @@ class WireError(ConnectionError):
 
 
 class CannotListen(RuntimeError):
-    """An address is not this machine's, or its port is taken."""
+    """An address is not this machine's, or its port is taken.
+
+    Attributes:
+        errno: what the system said, e.g. errno.EADDRINUSE.
+    """
+
+    def __init__(self, text: str, code: Optional[int]) -> None:
+        super().__init__(text)
+        self.errno = code
 
 
 class OutOfDescriptors(RuntimeError):

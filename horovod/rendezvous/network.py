@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import ipaddress
 import os
@@ -15,6 +16,7 @@ from horovod.rendezvous.errors import CannotListen
 from horovod.rendezvous.fork import guard
 
 LISTEN_BACKLOG = 1024
+_PORTS_TO_TRY = 20
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 # Reserved for documentation: any route to the world will do.
 _SOMEWHERE = ("203.0.113.1", "2001:db8::1")
@@ -131,19 +133,35 @@ def machine_key() -> str:
 
 
 def listen(addresses: Sequence[str], port: int = 0) -> List[socket.socket]:
-    """Listening sockets on one port of each address; the port of the first decides when it is 0."""
+    """Listening sockets on one port of each address; the kernel chooses one when it is 0.
+
+    Raises:
+        CannotListen: an address is not this machine's, or the port is taken there.
+    """
+    places = list(dict.fromkeys(addresses))
+    for _ in range(0 if port else _PORTS_TO_TRY):
+        try:
+            return _listen_on(places, 0)
+        except CannotListen as error:  # what is free on the first address may be in use on another
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return _listen_on(places, port)
+
+
+def _listen_on(addresses: Sequence[str], port: int) -> List[socket.socket]:
     sockets: List[socket.socket] = []
-    for address in dict.fromkeys(addresses):
+    for address in addresses:
         sock = guard(socket.socket(family_of(address), socket.SOCK_STREAM))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((address, address_of(sockets[0])[1] if sockets else port))
+            sock.bind((address, port))
             sock.listen(LISTEN_BACKLOG)
         except OSError as error:
             for one in (sock, *sockets):
                 one.close()
-            raise CannotListen(f"cannot listen on {address}:{port}: {error}") from error
+            raise CannotListen(f"cannot listen on {address}:{port}: {error}", error.errno) from error
         sockets.append(sock)
+        port = address_of(sock)[1]
     return sockets
 
 

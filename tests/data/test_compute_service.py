@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from horovod.common.exceptions import TimeoutException
+from horovod.data import compute_service
 from horovod.data.compute_client import ComputeClient
 from horovod.data.compute_service import ComputeService
 from horovod.rendezvous import store_wire
 from horovod.rendezvous.auth import make_secret
 from horovod.rendezvous.dialling import dial
+from horovod.rendezvous.errors import CannotListen
 
 KEY = make_secret()
 
@@ -40,6 +42,18 @@ def test_where_it_is(service):
         ComputeClient(only.addresses(), KEY, verbose=2).register_dispatcher(0, "a")
     with pytest.raises(ValueError, match="nonsense0 does not exist"):
         ComputeService(1, 1, KEY, nics=["nonsense0"])
+
+
+def test_an_interface_that_goes_away_meanwhile_is_left_out(monkeypatch):
+    listed = [{"lo": "127.0.0.1", "gone0": "198.51.100.9"}, {"lo": "127.0.0.1"}]
+    monkeypatch.setattr(
+        compute_service, "_interfaces", lambda nics: listed.pop(0) if listed[1:] else listed[0]
+    )
+    with ComputeService(1, 1, KEY) as service:
+        assert list(service.addresses()) == ["lo"]
+    monkeypatch.setattr(compute_service, "_interfaces", lambda nics: {"there0": "198.51.100.9"})
+    with pytest.raises(CannotListen, match="198.51.100.9"):
+        ComputeService(1, 1, KEY)
 
 
 def test_those_who_wait_are_told(client):

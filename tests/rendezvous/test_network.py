@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 import pytest
@@ -49,6 +50,31 @@ def test_listeners_share_a_port_and_a_taken_one_is_named():
         network.listen(["127.0.0.3"], min(ports))
     for sock in sockets:
         sock.close()
+
+
+def test_a_port_that_another_address_uses_is_not_taken(monkeypatch):
+    """The kernel gives the first address a port that is free there, and knows nothing of the others."""
+    other = socket.create_server(("127.0.0.3", 0))
+    taken, asked = other.getsockname()[1], []
+
+    class Unlucky(socket.socket):
+        def bind(self, address):
+            asked.append(address)
+            super().bind((address[0], taken) if len(asked) == 1 else address)
+
+    monkeypatch.setattr(network.socket, "socket", Unlucky)
+    sockets = network.listen(["127.0.0.2", "127.0.0.3"])
+    ports = {network.address_of(sock)[1] for sock in sockets}
+    assert asked[:3] == [("127.0.0.2", 0), ("127.0.0.3", taken), ("127.0.0.2", 0)]
+    assert len(sockets) == 2 and len(ports) == 1 and taken not in ports
+    for sock in (other, *sockets):
+        sock.close()
+
+
+def test_an_address_of_another_machine_is_named_at_once():
+    with pytest.raises(CannotListen, match="cannot listen on 198.51.100.7:") as refused:
+        network.listen(["127.0.0.2", "198.51.100.7"])
+    assert refused.value.errno == errno.EADDRNOTAVAIL
 
 
 def card(machine, *addresses):
