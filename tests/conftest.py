@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Generator
 
 import pytest
 
@@ -23,6 +24,10 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# A test that takes longer hangs. It fails then, with where it was, and its suite goes on.
+TEST_LIMIT = 420.0
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run tests that take minutes or many GiB")
 
@@ -34,6 +39,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    from time_limits import time_limit
+
+    if "slow" in item.keywords:
+        yield
+        return
+    with time_limit(TEST_LIMIT, item.name):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,7 +30,12 @@ def compute(*arguments: Any) -> str:
 @contextlib.contextmanager
 def service(path: str, dispatchers: int = 1, side: str = "compute") -> Iterator[None]:
     """A service, described in a file; whoever uses it must end it."""
+    serving = workers()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(workers().run, compute, dispatchers, side, path, 240, timeout=600)
-        yield
-        assert running.result(240) == ["ended"] * 2
+        running = pool.submit(serving.run, compute, dispatchers, side, path, 240, timeout=300)
+        try:
+            yield
+        except BaseException:
+            serving.kill()  # they would wait for an end that nobody asks for any more
+            raise
+        assert running.result() == ["ended"] * 2

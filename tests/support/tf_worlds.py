@@ -33,7 +33,7 @@ def framework_world(kind: str) -> world.World:
     return known
 
 
-def run(kind, function, *args, timeout=400):
+def run(kind, function, *args, timeout=240):
     """Runs a function on both ranks of a kind's world; the first call also waits for the imports."""
     return framework_world(kind).run(function, *args, timeout=timeout)
 
