@@ -73,16 +73,16 @@ class HorovodBasics:
         """
         sets = _checked_sets(process_sets)
         with self._lock:
-            if not self.is_initialized():
-                self._static_sets = sets
-                self._start(comm, sets)
-                try:
-                    self._register_static(sets)
-                except HorovodInternalError as error:
-                    self.shutdown()
-                    raise ValueError(f"{INIT_FAILED} ({error})") from error
-            else:
+            if self.is_initialized():  # what is under way goes on
                 all_sets.adopt(sets)
+                return
+            self._static_sets = sets
+            self._start(comm, sets)
+            try:
+                self._register_static(sets)
+            except HorovodInternalError as error:
+                self.shutdown()
+                raise ValueError(f"{INIT_FAILED} ({error})") from error
             for callback in self._on_init:
                 callback()
 
@@ -171,7 +171,7 @@ class HorovodBasics:
                 logging.getLogger("horovod").debug("before shutdown: %s", error)
 
     def at_init(self, callback: Callable[[], None]) -> None:
-        """Calls back after every `init`, e.g. to clear a front end's tables."""
+        """Calls back after every `init` that has started the engine, e.g. to clear a front end's tables."""
         self._on_init.append(callback)
 
     def before_shutdown(self, callback: Callable[[], None]) -> None:

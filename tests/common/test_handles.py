@@ -38,6 +38,31 @@ def test_front_ends_share_one_table():
     shared_world(2).run(shared_numbers)
 
 
+def initialised_again() -> None:
+    import gc
+    import time
+
+    import horovod.numpy as hvd
+
+    ones = np.ones(1 << 20, np.float32)
+    if hvd.rank() == 0:
+        handle = hvd.allreduce_async(ones, op=hvd.Sum, name="under way")
+        del ones
+        hvd.init()
+        gc.collect()
+        assert not hvd.poll(handle)  # the other rank is told to go on below
+        hvd.broadcast_object(None, 0, name="go on")
+        assert (hvd.synchronize(handle) == hvd.size()).all()
+    else:
+        hvd.broadcast_object(None, 0, name="go on")
+        time.sleep(0.05)
+        assert (hvd.allreduce(ones, op=hvd.Sum, name="under way") == hvd.size()).all()
+
+
+def test_what_is_under_way_survives_a_second_init():
+    shared_world(2).run(initialised_again)
+
+
 def interrupted() -> None:
     import horovod.numpy as hvd
     from horovod.common import _calls
