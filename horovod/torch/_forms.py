@@ -25,7 +25,7 @@ def run(call: Call, tensor: torch.Tensor, compression: Any = Compression.none) -
     """Blocking, into a new tensor; differentiable."""
     output: torch.Tensor
     if tensor.layout is not torch.strided and call.verb is ALLREDUCE:
-        return _sparse.SparseAllreduce(call, tensor).result()
+        return _sparse.allreduce(call, tensor)
     if compression is Compression.none:
         if _compile.tracing():
             return _compile.run(call, [tensor])[0]

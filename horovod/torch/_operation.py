@@ -71,7 +71,7 @@ class Operation:
         if result is Result.SAME:
             output = wire if private or self._in_place else torch.empty_like(wire)
         elif result is Result.SCATTERED:
-            check_rows(call.verb, wire.dim())
+            check_rows(call.verb, tensor.dim())
             rows = scattered_rows(wire.shape[0], *place_in(call.process_set, call.verb))
             output = torch.empty((rows, *wire.shape[1:]), dtype=wire.dtype, device=wire.device)
         self._wires.append(wire)
@@ -80,8 +80,10 @@ class Operation:
         device, stream = device_of(wire), 0
         if device >= 0:
             stream = self._streams[device] = current_stream(device)
+        # A complex scalar has no rows, whatever its parts look like: all ranks refuse it together.
+        shape = () if call.verb.by_rows and tensor.dim() == 0 else tuple(wire.shape)
         self._requests.append(
-            call.request(name, CODES[wire.dtype], tuple(wire.shape), wire.data_ptr(), written, device, stream)
+            call.request(name, CODES[wire.dtype], shape, wire.data_ptr(), written, device, stream)
         )
 
     def run(self) -> Any:

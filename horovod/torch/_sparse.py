@@ -14,7 +14,7 @@ import torch
 
 from horovod.common import handles
 from horovod.common.calls import Call
-from horovod.common.constants import Average
+from horovod.common.constants import REDUCE_OP_NAME, Average, Sum
 from horovod.common.log import log
 from horovod.common.members import place_in
 from horovod.common.verbs import ALLGATHER
@@ -55,16 +55,28 @@ class SparseAllreduce:
         return gathered.coalesce()
 
 
+def allreduce(call: Call, tensor: torch.Tensor) -> torch.Tensor:
+    """Blocking. Rows that ranks do not have count for nothing, so only sums make sense."""
+    if call.op not in (Sum, Average):
+        raise NotImplementedError(
+            f"Only Sum and Average are supported with sparse tensors, not {REDUCE_OP_NAME[call.op]}: "
+            "pass tensor.to_dense()"
+        )
+    reduced = SparseAllreduce(call, tensor).result()
+    factor = call.prescale * call.postscale
+    return reduced if factor == 1.0 else reduced * factor
+
+
 def reduce_gradient(call: Call, slot: Slot, grad: torch.Tensor) -> Callable[[], torch.Tensor]:
     """Starts the reduction of a parameter's gradient, and decides how the next one travels."""
-    reduction = SparseAllreduce(call, grad)
+    reduction = SparseAllreduce(call, grad)  # which adds, whatever the op is
     dense_bytes = slot.param.numel() * slot.param.element_size()
 
     def finish() -> torch.Tensor:
         result = reduction.result()
         # Over n ranks a gather moves (n-1)/n of all rows past every rank, an allreduce of the dense gradient
         # twice (n-1)/n of it. All ranks know both numbers, so all decide alike.
-        if reduction.gathered_bytes > 2 * dense_bytes:
+        if call.op in (Sum, Average) and reduction.gathered_bytes > 2 * dense_bytes:
             slot.as_dense = True
             log.info(
                 "the gradients of %s are sent as dense ones from now on: the ranks' rows were %d bytes, the "

@@ -31,6 +31,8 @@ def disagreements() -> None:
     refused("dimension 1", lambda: hvd.allgather(torch.ones(2, 2 + r), name="e7"))
     refused("tensor of rank", lambda: hvd.allgather(torch.ones((2,) * (1 + r)), name="e8"))
     refused("rank-zero tensor", lambda: hvd.allgather(torch.tensor(1.0), name="e9"))
+    refused("rank-zero tensor", lambda: hvd.allgather(torch.tensor(1 + 2j), name="e9c"))
+    refused("rank-zero tensor", lambda: hvd.alltoall(torch.tensor(1 + 2j), name="e9t"))
     refused("Mismatched BROADCAST tensor shapes", lambda: hvd.broadcast(torch.ones(2 + r), 0, name="e10"))
 
 
@@ -58,6 +60,7 @@ def wrong_arguments() -> None:
         "even multiple": lambda: hvd.alltoall(torch.ones(n + 1)),
         "does not equal number of workers": lambda: hvd.alltoall(torch.ones(4), [1] * (n + 1)),
         "is not supported": lambda: hvd.allreduce(torch.ones(2, 2).to_sparse_csr()),
+        "Reducescatter does not support scalar input": lambda: hvd.reducescatter(torch.tensor(1 + 2j)),
         "is not a reduction": lambda: hvd.allreduce(torch.ones(1), op=17),
         "invalid root rank": lambda: hvd.broadcast(torch.ones(1), n + 3),
     }.items():
@@ -65,6 +68,11 @@ def wrong_arguments() -> None:
             call()
     with pytest.raises(hvd.HorovodInternalError, match="only supports AVERAGE and SUM"):
         hvd.reducescatter(torch.ones(2), op=hvd.Max)
+    for op in (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum):
+        with pytest.raises(
+            NotImplementedError, match="Only Sum and Average are supported with sparse tensors"
+        ):
+            hvd.allreduce(torch.ones(2, 2).to_sparse(), op=op)
     with pytest.raises(TypeError):
         hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet([0]))  # never registered
     only = hvd.add_process_set([0])

@@ -227,6 +227,30 @@ def dense_where_that_is_less() -> None:
         log.setLevel(level)
 
 
+def sparse_sums_stay_sums() -> None:
+    """Rows of sparse gradients are added whatever the op is, in every step."""
+    import horovod.torch as hvd
+
+    model = torch.nn.Embedding(2, 2, sparse=True)
+    optimizer = distributed(hvd, model, lambda p: torch.optim.SGD(p, lr=1.0), op=hvd.Max)
+    for _ in range(3):
+        before = model.weight.detach().clone()
+        optimizer.zero_grad()
+        model(torch.tensor([0, 1])).sum().backward()
+        optimizer.step()
+        torch.testing.assert_close(before - model.weight.detach(), torch.full((2, 2), float(hvd.size())))
+
+
+def scaled_sparse_tensors() -> None:
+    import horovod.torch as hvd
+
+    mine_ = torch.sparse_coo_tensor([[1]], [hvd.rank() + 1.0], (3,))
+    total = hvd.allreduce(mine_, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.5).to_dense()
+    assert total.tolist() == [0.0, hvd.size() * (hvd.size() + 1) / 2, 0.0]
+    half = hvd.allreduce(mine_, op=hvd.Sum, postscale_factor=0.5).to_dense()
+    assert half.tolist() == [0.0, hvd.size() * (hvd.size() + 1) / 4, 0.0]
+
+
 def process_set() -> None:
     """Two independent trainings side by side, and a rank that takes part in none."""
     import horovod.torch as hvd
@@ -282,7 +306,8 @@ def own_compressor() -> None:
 
 CASES = [
     every_argument, unused_parameters, no_backward_on_one_rank, frozen_and_unfrozen, parameters_added_later,
-    channels_last, sparse_gradients, dense_where_that_is_less, own_compressor,
+    channels_last, sparse_gradients, dense_where_that_is_less, own_compressor, sparse_sums_stay_sums,
+    scaled_sparse_tensors,
 ]  # fmt: skip
 
 
