@@ -19,7 +19,7 @@ _counters_of_sets: Dict[int, Iterator[int]] = {}
 
 
 def reset() -> None:
-    """Starts counting at 1 again; called by init and shutdown, so that all ranks agree."""
+    """Starts counting at 1 again; called by init, shutdown and join, so that all ranks agree."""
     global _counter
     _counter = itertools.count(1)
     _counters_of_sets.clear()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 import struct
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from horovod.common import constants as c
 from horovod.common import engine, names, topology
@@ -54,6 +54,30 @@ def loads(message: Any) -> Any:
         buffers.append(view[at : at + size])
         at += size
     return pickle.loads(body, buffers=buffers)
+
+
+class _Unpicklable:
+    """Travels in place of an object that cannot: the others wait for it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.sender = topology.world().describe(topology.known().rank)
+        self.why = f"{type(error).__name__}: {error}"
+
+
+def _packed(obj: Any) -> Tuple[bytearray, Optional[Exception]]:
+    """The message of an object, or of why there is none, with the error then."""
+    try:
+        return dumps(obj), None
+    except Exception as error:
+        return dumps(_Unpicklable(error)), error
+
+
+def _unpacked(message: Any) -> Any:
+    """The object of a message. Raises ValueError if its sender had none."""
+    obj = loads(message)
+    if isinstance(obj, _Unpicklable):
+        raise ValueError(f"{obj.sender} could not send its object, it cannot be pickled: {obj.why}")
+    return obj
 
 
 def broadcast_bytes(data: Optional[bytearray], root_rank: int, name: str, process_set: int) -> bytearray:
@@ -131,12 +155,17 @@ def broadcast_object(
 
     Returns:
         The root's object: the same object on the root, a copy elsewhere.
+
+    Raises:
+        ValueError: the root's object cannot be pickled; the root raises what pickle raised.
     """
     wire = names.wire_name("broadcast", _DEFAULT_NAME if name is None else name)
     is_root = topology.known().rank == root_rank
-    message = dumps(obj) if is_root else None
+    message, error = _packed(obj) if is_root else (None, None)
     received = broadcast_bytes(message, root_rank, wire, process_set_id(process_set))
-    return obj if is_root else loads(received)
+    if error is not None:
+        raise error
+    return obj if is_root else _unpacked(received)
 
 
 def allgather_object(
@@ -147,7 +176,13 @@ def allgather_object(
     Args:
         obj: this rank's object; types and sizes may differ.
         name: shown in errors and in the timeline; the same on all ranks.
+
+    Raises:
+        ValueError: another rank's object cannot be pickled; that rank raises what pickle raised.
     """
     wire = names.wire_name("allgather", _DEFAULT_NAME if name is None else name)
-    parts = allgather_bytes(dumps(obj), wire, process_set_id(process_set))
-    return [loads(part) for part in parts]
+    message, error = _packed(obj)
+    parts = allgather_bytes(message, wire, process_set_id(process_set))
+    if error is not None:
+        raise error
+    return [_unpacked(part) for part in parts]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -56,6 +58,35 @@ def exchange():
     hvd.barrier()
     hvd.remove_process_set(pair)
     return results
+
+
+def without_a_pickle():
+    import threading
+
+    import horovod.numpy as hvd
+
+    def attempt(call):
+        try:
+            return call()
+        except Exception as error:
+            return type(error).__name__, str(error)
+
+    mine = threading.Lock() if hvd.rank() == 0 else "fine"
+    said = [
+        attempt(lambda: hvd.broadcast_object(mine, 0, name="lock")),
+        attempt(lambda: hvd.allgather_object(mine, name="locks")),
+    ]
+    return said, hvd.broadcast_object("next", 0)
+
+
+def test_what_cannot_be_pickled_is_an_error_on_all_ranks_and_the_next_one_works():
+    first, second = shared_world(2).run(without_a_pickle)
+    assert first == ([("TypeError", "cannot pickle '_thread.lock' object")] * 2, "next")
+    said, then = second
+    assert then == "next"
+    for kind, text in said:
+        assert kind == "ValueError"
+        assert re.search("rank 0 on .* could not send its object, .*: TypeError: cannot pickle", text)
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -244,7 +244,9 @@ def join_and_barrier() -> List[int]:
     sums = []
     for step in range(hvd.rank() + 1):
         sums.append(hvd.allreduce(torch.ones(2), op=hvd.Sum, name=f"uneven.{step}"))
+        hvd.allreduce(torch.ones(2))  # ranks with more data have called more without a name
     last = hvd.join()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
     for step, output in enumerate(sums):
         assert output.tolist() == [hvd.size() - step] * 2
     assert 0 <= hvd.join() < hvd.size()  # can be repeated
