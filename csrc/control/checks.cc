@@ -50,6 +50,9 @@ std::string difference(const Description& a, const Description& b) {
     out << "Mismatched " << a.kind_text() << " tensor shapes: One rank sent a tensor with dimension " << d
         << " equal to " << a.shape[d] << ", but another rank sent a tensor with dimension " << d << " equal to "
         << b.shape[d] << ".";
+  } else if (a.kind == kRemoveProcessSet && a.root != b.root) {
+    out << "Attempted to remove different process sets on different ranks: one rank asked for " << a.root
+        << ", another for " << b.root << ".";
   } else if (a.root != b.root) {
     out << "Mismatched " << a.kind_text() << " root ranks: One rank specified root rank " << a.root
         << ", but another rank specified root rank " << b.root << ".";

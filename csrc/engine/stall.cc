@@ -125,7 +125,7 @@ void StallWatch::report(const std::vector<Waiting>& stalled, double now) {
   std::string who;
   for (int rank : hopeless) {
     std::string what = instead(rank);
-    who += (who.empty() ? "" : ", ") + topology_.describe(rank) + (what.empty() ? "" : ", which " + what + ",");
+    who += (who.empty() ? "" : ", ") + topology_.describe(rank) + (what.empty() ? "" : " (which " + what + ")");
   }
   throw JobAborted("Horovod was shut down because of a stall: " + who +
                    " did not submit what the other ranks wait for (" + stalled.front().name +

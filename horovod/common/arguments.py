@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import warnings
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -23,9 +25,16 @@ def resolve_op(op: Optional[int], average: Optional[bool] = None) -> int:
         return Average if average else Sum
     if op is None:
         return Average
-    if not isinstance(op, int) or not 0 <= op <= Product:
-        raise ValueError(f"op={op!r} is not a reduction; use hvd.Average, Sum, Adasum, Min, Max or Product.")
-    return op
+    return op if isinstance(op, int) and 0 <= op <= Product else _whole_number(op)
+
+
+def _whole_number(op: Any) -> int:
+    """A reduction that is given as another type's whole number, e.g. np.int64(1)."""
+    with contextlib.suppress(TypeError):
+        number = operator.index(op)
+        if 0 <= number <= Product:
+            return number
+    raise ValueError(f"op={op!r} is not a reduction; use hvd.Average, Sum, Adasum, Min, Max or Product.")
 
 
 def check_op(verb: Verb, op: int) -> int:
@@ -40,6 +49,20 @@ def check_rows(verb: Verb, dimensions: int) -> None:
     """Refuses tensors without a first dimension for verbs that work along it."""
     if dimensions == 0 and verb.by_rows:
         raise ValueError(f"{verb.title} does not support scalar inputs")
+
+
+def as_splits(splits: Any) -> Optional[List[int]]:
+    """Alltoall's splits as a list, from whatever NumPy takes for an array of whole numbers."""
+    if splits is None:
+        return None
+    import numpy as np
+
+    array = np.asarray(splits)
+    if array.ndim != 1:
+        raise ValueError("alltoall expects a 1D splits tensor")
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError("alltoall expects splits to contain 32-bit integer elements.")
+    return [int(rows) for rows in array]
 
 
 def check_splits(splits: Optional[Sequence[int]], rows: int, members: int) -> Optional[List[int]]:

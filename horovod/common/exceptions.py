@@ -77,7 +77,7 @@ def raise_for(status: int, text: str) -> None:
         return
     if status == INVALID:
         raise ValueError(text)
-    if status == PRECONDITION:
+    if status == PRECONDITION and text != NOT_INITIALIZED:
         raise RanksDisagree(text)
     raise HorovodInternalError(text)
 

@@ -10,9 +10,8 @@ from typing import Any, List, Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from horovod.common.arguments import check_rows, check_splits
+from horovod.common.arguments import as_splits, check_rows, check_splits
 from horovod.common.basics import basics
 from horovod.common.calls import Call
 from horovod.common.constants import Adasum
@@ -42,7 +41,7 @@ def exchange(call: Call, tensor: Any) -> Any:
     """The collective of one array; also how many rows came from each member, if splits were given."""
     array = jnp.asarray(tensor)
     _check(call, [array])
-    splits = None if call.splits is None else [int(n) for n in np.asarray(call.splits).reshape(-1)]
+    splits = as_splits(call.splits)
     checked = check_splits(splits, array.shape[0], place_in(call.process_set, call.verb)[0])
     ready = call._replace(splits=None if checked is None else tuple(checked))
     output, received = _gradients.collective(ready, [array])

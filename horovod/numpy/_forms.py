@@ -12,7 +12,7 @@ import numpy as np
 
 from horovod.common import _calls, copies, engine, handles
 from horovod.common._native import Request
-from horovod.common.arguments import check_rows, check_splits
+from horovod.common.arguments import as_splits, check_rows, check_splits
 from horovod.common.calls import Call
 from horovod.common.constants import Sum
 from horovod.common.handles import Handle, WrittenHandle
@@ -221,7 +221,7 @@ class _Exchange:
 
     def __init__(self, call: Call, tensor: Any) -> None:
         self.piece = _Piece(call, tensor, False)
-        splits = _split_list(call.splits)
+        splits = as_splits(call.splits)
         if self.piece.array.ndim:  # without rows it is refused by all ranks together
             splits = check_splits(splits, len(self.piece.array), place_in(call.process_set, call.verb)[0])
         self.request = self.piece.request(call._replace(splits=splits), call.wire_name())
@@ -246,14 +246,3 @@ def start_exchange(call: Call, tensor: Any) -> int:
     """Asynchronous; the result is always both."""
     one = _Exchange(call, tensor)
     return handles.register(Handle(engine.submit((one.request,)), one.both, one))
-
-
-def _split_list(splits: Any) -> Optional[List[int]]:
-    if splits is None:
-        return None
-    array = np.asarray(splits)
-    if array.ndim != 1:
-        raise ValueError("alltoall expects a 1D splits tensor")
-    if array.size and array.dtype.kind not in "iu":
-        raise ValueError("alltoall expects splits to contain 32-bit integer elements.")
-    return [int(rows) for rows in array]

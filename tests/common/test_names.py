@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
 from horovod.common import arguments, names
@@ -45,6 +46,13 @@ def test_group_members_count_from_one():
 @pytest.mark.parametrize("op", [Average, Sum, Adasum, Min, Max, Product])
 def test_op_is_taken_as_given(op):
     assert arguments.resolve_op(op, None) == op
+    assert arguments.resolve_op(np.int64(op), None) == op
+
+
+@pytest.mark.parametrize("op", [-1, 6, 1.0, "Sum", np.float32(1), np.int8(17)])
+def test_what_is_no_op_is_named(op):
+    with pytest.raises(ValueError, match="is not a reduction"):
+        arguments.resolve_op(op, None)
 
 
 @pytest.mark.parametrize("average, op", [(True, Average), (False, Sum)])

@@ -114,6 +114,28 @@ pending = jax.jit(lambda x: hvd.allreduce(x @ x))(jnp.ones((400, 400)))  # still
 """
 
 
+def run_wrong_splits():
+    import jax.numpy as jnp
+
+    import horovod.jax as hvd
+
+    said = []
+    for splits in ([1.9, 1.9], [[1], [2]], 2):
+        try:
+            said.append(str(hvd.alltoall(jnp.arange(4), splits=splits)))
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+def test_splits_are_whole_numbers_in_one_dimension(world):
+    flat, whole = (
+        "alltoall expects a 1D splits tensor",
+        "alltoall expects splits to contain 32-bit integer elements.",
+    )
+    assert world.run(run_wrong_splits) == [[whole, flat, flat]] * world.np
+
+
 def test_one_process_and_starting_again():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
