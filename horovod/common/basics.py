@@ -29,6 +29,7 @@ from horovod.common.process_sets import ProcessSet
 from horovod.rendezvous import bootstrap, mpi_library, over_mpi
 from horovod.rendezvous.detection import detect
 from horovod.rendezvous.identity import Identity, subset
+from horovod.rendezvous.readers import own
 
 INIT_FAILED = "Horovod initialization failed. Please check log messages above for a more descriptive error."
 
@@ -105,6 +106,8 @@ class HorovodBasics:
             if bootstrap.SETS_DIFFER in str(error):  # a wrong argument rather than a failed job
                 raise ValueError(f"{INIT_FAILED} ({error})") from error
             raise
+        if identity.worker:  # its driver gives out the numbers only now, and anew for each world
+            os.environ.update(own.variables(topology.known()._asdict()))
         self._uses_mpi = "mpi" in identity.launcher.lower()
         self._timeline_enabled = bool(config.get("timeline"))
         stack_line.install()

@@ -193,6 +193,9 @@ for line in sys.stdin:
         hvd.init()
         say("joined", hvd.rank(), hvd.size(), float(hvd.allreduce(np.ones(1), op=hvd.Sum)[0]),
             topology.world().generation)
+        if "HOROVOD_WORKER_ID" in os.environ:  # the driver gives out numbers with each world
+            assert os.environ["HOROVOD_RANK"] == str(hvd.rank()), os.environ["HOROVOD_RANK"]
+            assert os.environ["HOROVOD_LOCAL_SIZE"] == str(hvd.local_size())
         if values.get("die"):
             sys.stdin.readline()  # until the others have their results too
             os._exit(9)

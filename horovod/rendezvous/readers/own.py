@@ -8,14 +8,14 @@ _HOROVOD_SECRET_KEY=<base64 of 32 bytes>
 
 Optional: HOROVOD_HOST_KEY=<what ranks that share memory have in common>; HOROVOD_HOSTNAME is then for people.
 An elastic driver sets HOROVOD_WORKER_ID=<a name that this process keeps> instead of the numbers, which it
-gives out anew for each generation of the world (StoreServer.assign).
+gives out anew for each generation of the world (StoreServer.assign); `init` sets them for scripts that look.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Mapping, Optional
+from typing import Dict, Mapping, Optional
 
 from horovod.rendezvous.errors import StoreError
 from horovod.rendezvous.generations import UNKNOWN
@@ -27,6 +27,9 @@ RANK, SIZE, WORKER = "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_WORKER_ID"
 ADDRESS, PORT = "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"
 SECRET = "_HOROVOD_SECRET_KEY"
 HOST_KEY = "HOROVOD_HOST_KEY"
+NUMBERS = (
+    RANK, SIZE, "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
+)  # fmt: skip
 # Where our launcher's store is when another one (mpirun) starts the ranks, e.g. "10.0.0.1:40213". They meet
 # as that one has them meet; the store is for what they tell our launcher.
 STORE = "HOROVOD_RUN_STORE"
@@ -49,6 +52,8 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
         return StoreClient(address, port, secret, host=me.host, rank=me.rank, timeout=timeout)
 
     who = f"{WORKER}={worker}" if worker else f"{RANK}={env[RANK]} {SIZE}={env[SIZE]}"
+    if worker and RANK in env:  # the numbers are of an earlier world
+        env = {name: value for name, value in env.items() if name not in NUMBERS}
     return Identity(
         rank=number(env, RANK, UNKNOWN),
         size=number(env, SIZE, UNKNOWN),
@@ -63,6 +68,11 @@ def read(env: Mapping[str, str]) -> Optional[Identity]:
         host_key=env.get(HOST_KEY, ""),
         worker=worker,
     )
+
+
+def variables(place: Mapping[str, int]) -> Dict[str, str]:
+    """A place in the world as variables: {"rank": 3, ...} is {"HOROVOD_RANK": "3", ...}."""
+    return {f"HOROVOD_{name.upper()}": str(value) for name, value in place.items()}
 
 
 def open_store(env: Mapping[str, str], timeout: float = 60.0) -> StoreClient:
