@@ -199,7 +199,7 @@ bool ControlNode::plan_if_due() {
   Plan plan = coordinator_->schedule();
   plan.tuning = std::move(tuning);
   if (coordinator_->has_evicted() && !std::exchange(warned_eviction_, true))
-    HVD_LOG(Info,
+    HVD_LOG(Warning,
             "A response has been evicted from cache which may indicate reduced performance. Better performance may be "
             "obtained by disabling caching (HOROVOD_CACHE_CAPACITY=0) or increasing the cache capacity "
             "(HOROVOD_CACHE_CAPACITY>"

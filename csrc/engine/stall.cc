@@ -41,7 +41,7 @@ void StallWatch::check() {
   if (!enabled() || !node_.somebody_waits()) return;
   double now = now_s();
   if (now < next_check_) return;
-  double limit = settings_.stall_check_time_seconds;
+  double limit = this->limit();
   next_check_ = now + std::clamp(limit / 4, 0.05, 1.0);
   if (topology_.is_coordinator()) {
     std::vector<Waiting> stalled = node_.waiting(now - limit);
@@ -77,7 +77,7 @@ std::string StallWatch::instead(int rank) {
 }
 
 void StallWatch::report(const std::vector<Waiting>& stalled, double now) {
-  double limit = settings_.stall_check_time_seconds;
+  double limit = this->limit();
   double fatal_after = settings_.stall_shutdown_time_seconds;
   bool may_end = fatal_after > 0 && fatal_after >= limit;
   std::map<int, std::set<std::string>> names_by_rank;
@@ -147,7 +147,7 @@ void StallWatch::tick() {
     since = oldest->since;
     name = oldest->name;
   }
-  double limit = settings_.stall_check_time_seconds;
+  double limit = this->limit();
   double age = now - since;
   if (age < limit) {
     warned_locally_ = 0;

@@ -37,7 +37,12 @@ class StallWatch {
   std::string instead(int rank);
 
  private:
-  bool enabled() const { return !settings_.stall_check_disable && settings_.stall_check_time_seconds > 0; }
+  bool enabled() const { return !settings_.stall_check_disable && limit() > 0; }
+  // Seconds that something may wait: without a time for warnings there may still be one for the end.
+  double limit() const {
+    double warning = settings_.stall_check_time_seconds;
+    return warning > 0 ? warning : settings_.stall_shutdown_time_seconds;
+  }
   void report(const std::vector<Waiting>& stalled, double now);
   void find_parted(const std::vector<Waiting>& stalled);
 

@@ -88,7 +88,7 @@ SETTINGS: Tuple[Setting, ...] = (
             "Do not watch for tensors that some ranks submitted and others did not.",
             "stall_check", "--no-stall-check", "enabled", inverted="yaml"),
     Setting("stall_check_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", float, 60,
-            "Warn when a tensor has waited this long for some ranks; the warning names them.",
+            "Warn when a tensor has waited this long for some ranks; the warning names them. 0: do not.",
             "stall_check", "--stall-check-warning-time-seconds", "warning_time_seconds", minimum=0),
     Setting("stall_shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", float, 0,
             "Fail the job when a tensor has waited this long; 0 waits for ever.",

@@ -113,3 +113,16 @@ def test_log_lines_pad_microseconds_with_zeros():
     assert len(lines) == 3
     for line in lines:
         assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: D engine\.cc:\d+\] \[\d\]: ", line), line
+
+
+def test_a_cache_that_is_too_small_is_told_once():
+    script = """
+hvd.init()
+for turn in range(3):
+    for name in "abcdef":
+        hvd.allreduce(np.ones(4), name=name)
+"""
+    with Processes(script, 2, env={"HOROVOD_CACHE_CAPACITY": "2"}) as ranks:
+        assert ranks.finish() == [0, 0]
+        assert ranks.stderr(0).count("A response has been evicted from cache") == 1
+        assert "evicted" not in ranks.stderr(1)

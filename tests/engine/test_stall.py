@@ -73,17 +73,20 @@ say(int(hvd.metrics()["batches"]) > 100)
         assert [ranks.heard(rank) for rank in range(2)] == [True] * 2
 
 
-def test_a_stall_longer_than_the_limit_ends_the_job_on_all_ranks():
+@pytest.mark.parametrize("warning, end, late", [("1", "3", "6"), ("0", "1", "3")], ids=["warned", "unwarned"])
+def test_a_stall_longer_than_the_limit_ends_the_job_on_all_ranks(warning, end, late):
     script = """
 hvd.init()
 say("ready")
 if hvd.rank() == 1:
-    time.sleep(6)
+    time.sleep(float(os.environ["LATE"]))
     attempt(lambda: hvd.allreduce(np.ones(4), name="late"))
 else:
     attempt(lambda: hvd.allreduce(np.ones(4), name="stalled"))
 """
-    env = dict(WAIT, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="3")
+    env = {
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": warning, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": end, "LATE": late,
+    }  # fmt: skip
     with Processes(script, 3, env=env) as ranks:
         for rank in range(3):
             assert ranks.heard(rank) == "ready"
