@@ -106,9 +106,11 @@ def wrap(optimizer: Any, settings: Settings, name: Optional[str] = None) -> Any:
     if name is not None:
         optimizer.name = name
     if settings.backward_passes_per_step > 1:
-        if optimizer.gradient_accumulation_steps:
+        # Wrapped before, or loaded with a model that was trained so, it has as many.
+        if optimizer.gradient_accumulation_steps not in (None, settings.backward_passes_per_step):
             raise ValueError(
-                "The optimizer has gradient_accumulation_steps: do not give backward_passes_per_step as well."
+                f"The optimizer has gradient_accumulation_steps={optimizer.gradient_accumulation_steps}: do "
+                "not give another backward_passes_per_step as well."
             )
         optimizer.gradient_accumulation_steps = settings.backward_passes_per_step
     reduce = reduction(settings, keras_backend(), f"Distributed{base.__name__}")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
 import keras
 
 from horovod._keras import callbacks as _impl
@@ -22,4 +24,19 @@ MetricAverageCallback = _impl.with_base(_impl.MetricAverageCallback, _base, __na
 MetricsCallback = _impl.with_base(_impl.MetricsCallback, _base, __name__)
 LearningRateScheduleCallback = _impl.with_base(_impl.LearningRateScheduleCallback, _base, __name__)
 LearningRateWarmupCallback = _impl.with_base(_impl.LearningRateWarmupCallback, _base, __name__)
-BestModelCheckpoint = _impl.with_base(_impl.BestModelCheckpoint, keras.callbacks.ModelCheckpoint, __name__)
+_best = _impl.with_base(_impl.BestModelCheckpoint, keras.callbacks.ModelCheckpoint, __name__)
+
+
+class BestModelCheckpoint(_best):  # type: ignore[misc, valid-type]
+    """As in horovod.tensorflow.keras; `save_weights_only` is not the third argument here."""
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        save_weights_only: bool = False,
+        filepath: Optional[str] = None,
+    ) -> None:
+        super().__init__(monitor, verbose, save_weights_only, mode, save_freq, filepath)

@@ -25,7 +25,6 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
     def __init__(self, fused: Any = False, **kwargs: Any) -> None:
         if fused in (True, None):
             raise ValueError("SyncBatchNormalization does not support fused=True.")
-        kwargs.setdefault("name", "sync_batch_normalization")
         if hasattr(tf.keras.layers.BatchNormalization, "_fused_can_be_used"):  # Keras 2
             kwargs["fused"] = False
         super().__init__(**kwargs)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, List, Optional, Tuple
 
 import tensorflow as tf
@@ -59,6 +60,13 @@ class _DistributedTape:
         return [p for p, o in zip(pairs, own) if o], [p for p, o in zip(pairs, own) if not o]
 
 
+@functools.cache
+def _class_over(base: Any) -> Any:
+    """A tape of this class that reduces. How it does is its own: several may be made of one tape."""
+    members = {"__module__": __name__, "__slots__": ("_hvd",), "_hvd_base": base}
+    return type(base.__name__, (_DistributedTape, base), members)
+
+
 def DistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -91,7 +99,8 @@ def DistributedGradientTape(
     """
     check_predivide(gradient_predivide_factor, op)
     groups = check_groups(groups, num_groups, member="tf.Variable")
-    cls: Any = type(type(gradtape).__name__, (_DistributedTape, type(gradtape)), {"__module__": __name__})
+    base: Any = getattr(gradtape, "_hvd_base", type(gradtape))
+    cls = _class_over(base)
     tape = cls.__new__(cls)
     # One set of attributes, so that recording through either object is seen by both.
     object.__setattr__(tape, "__dict__", gradtape.__dict__)

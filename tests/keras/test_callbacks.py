@@ -85,6 +85,12 @@ def called_back():
     said = "finished gradual learning rate warmup to 0.4." in printed.getvalue()
     results["verbose on rank 0"] = said == (me == 0)
 
+    model, rates = model_of(0, rate=0.4), Rates()
+    warmup = hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=1.5)
+    model.fit(x, y, epochs=3, batch_size=4, verbose=0, callbacks=[warmup, rates])
+    ramp = [round(0.4 / 2 * (step / 3 + 1), 4) for step in (1, 2, 3)]
+    results["warm-up of 1.5"] = [round(v, 4) for v in rates.seen] == [*ramp, 0.4, 0.4, 0.4] or rates.seen
+
     # A staircase: constant multiplier (PR 3142) and a function.
     model, rates = model_of(0), Rates()
     step = hvd.callbacks.LearningRateScheduleCallback(0.4, 0.5, start_epoch=1)
@@ -125,6 +131,22 @@ def called_back():
     state.sync()
     results["synchronised"] = all(np.allclose(w, 0) for w in model.get_weights())
     return results
+
+
+def best_by_position():
+    """horovod.keras leaves save_weights_only out of the order, horovod.tensorflow.keras has it third."""
+    import importlib
+
+    keras, hvd, _ = front_end()
+    callbacks = importlib.import_module(f"{hvd.__name__}.callbacks")
+    third = [False] if hvd.__name__ == "horovod.tensorflow.keras" else []
+    best = callbacks.BestModelCheckpoint("score", 1, *third, "max", 7)
+    return best.monitor, best.verbose, best.save_weights_only, best.save_freq, best.save_best_only
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_of_the_best_model_by_position(kind):
+    assert run(kind, best_by_position) == [("score", 1, False, 7, True)] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -77,6 +77,18 @@ def saved(directory):
     custom.save(path)
     loaded = hvd.load_model(path, custom_optimizers=[Mine])
     results["custom optimizer"] = isinstance(loaded.optimizer, Mine)
+    if not legacy:  # there it is Keras that adds up the passes, and saves how many
+        passes = trained(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2))
+        path = os.path.join(directory, f"passes{hvd.rank()}.keras")
+        passes.save(path)
+        plainly = keras.models.load_model(path).optimizer
+        rewrapped = hvd.DistributedOptimizer(plainly, backward_passes_per_step=2)
+        results["passes again"] = rewrapped.gradient_accumulation_steps == 2
+        try:
+            hvd.DistributedOptimizer(plainly, backward_passes_per_step=3)
+            results["other passes"] = False
+        except ValueError as error:
+            results["other passes"] = "gradient_accumulation_steps=2" in str(error)
     for bad, text in (
         (lambda: hvd.DistributedOptimizer(plain, op=4), "op currently only supports Average and Sum"),
         (lambda: hvd.DistributedOptimizer(plain, groups=0), "groups should be a non-negative integer"),

@@ -75,6 +75,10 @@ def normalised():
         np.allclose(sync[2], whole[2], atol=1e-4),
         np.allclose(sync[3], whole[3], atol=1e-4),
     ]
+    tf.keras.backend.clear_session()
+    layers = [tf.keras.layers.Input((3,)), hvd.SyncBatchNormalization(), hvd.SyncBatchNormalization()]
+    names = [layer.name for layer in tf.keras.Sequential(layers).layers]
+    close.append(names == ["sync_batch_normalization", "sync_batch_normalization_1"])
     try:
         hvd.SyncBatchNormalization(fused=True)
         close.append(False)
@@ -84,4 +88,4 @@ def normalised():
 
 
 def test_sync_batch_normalization_equals_one_big_batch():
-    assert run("tensorflow", normalised) == [[True] * 5] * 2
+    assert run("tensorflow", normalised) == [[True] * 6] * 2

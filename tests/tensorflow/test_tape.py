@@ -65,6 +65,11 @@ def taped(mode):
     local, shared = tape.get_local_and_global_gradients(loss, [a, b])
     if [v is b for v, _ in local] != [True] or [v is a for v, _ in shared] != [True]:
         wrong.append("local and global")
+    tape, loss = record()
+    summing, averaging = hvd.DistributedGradientTape(tape, op=hvd.Sum), hvd.DistributedGradientTape(tape)
+    check("two of one tape: sum", summing.gradient(loss, variables), summed)
+    check("two of one tape: average", averaging.gradient(loss, variables), averaged)
+    check("around another", hvd.DistributedGradientTape(summing).gradient(loss, variables), averaged)
     with hvd.DistributedGradientTape(tf.GradientTape(), scale_local_gradients=False) as inside:
         inside.register_local_source(a)
         loss = tf.reduce_sum(a) * (me + 1)
@@ -137,6 +142,9 @@ def partial():
 
     own = gradients(lambda tape: tape)
     got = gradients(lambda tape: hvd.PartialDistributedGradientTape(tape, local_layers=model.layers[0]))
+    lazily = (layer for layer in model.layers[:1])
+    again = gradients(lambda tape: hvd.PartialDistributedGradientTape(tape, local_layers=lazily))
+    assert all(np.allclose(a, b) for a, b in zip(again, got))
     mean = [hvd.allreduce(g) for g in own]
     return [bool(np.allclose(g, o / 2)) for g, o in zip(got[:2], own)] + [
         bool(np.allclose(g, m)) for g, m in zip(got[2:], mean[2:])

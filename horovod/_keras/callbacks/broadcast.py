@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Iterable, List
 
 from horovod._keras import jit, variables
 from horovod._keras.callbacks.base import AnyKeras, Logs
@@ -52,7 +52,7 @@ class BroadcastGlobalVariablesCallback(AnyKeras):
 def _list_of_variables(local: Any) -> List[Any]:
     if local is None:
         return []
-    some = list(local) if isinstance(local, (list, tuple, set)) else [local]
+    some = [local] if hasattr(local, "assign") or not isinstance(local, Iterable) else list(local)
     if not all(hasattr(v, "assign") for v in some):
         raise ValueError("All local variables must be of tf.Variable type.")
     return some

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Optional, Union
 
 from horovod._keras import variables
@@ -146,7 +147,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     ) -> None:
         def multiplier(epoch: float) -> float:
             # The rate of a batch is the one reached at its end, so the last batch has the full rate.
-            epoch += 1.0 / (self.steps_per_epoch or 1)
+            epoch = min(epoch + 1.0 / (self.steps_per_epoch or 1), warmup_epochs)
             size = _basics.size()
             return 1.0 / size * (epoch * (size - 1) / warmup_epochs + 1)
 
@@ -154,7 +155,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             0.0 if initial_lr is None else initial_lr,
             multiplier,
             start_epoch=0,
-            end_epoch=int(warmup_epochs),
+            end_epoch=math.ceil(warmup_epochs),
             staircase=False,
             momentum_correction=momentum_correction,
             steps_per_epoch=steps_per_epoch,
