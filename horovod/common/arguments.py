@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import warnings
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 from horovod.common.constants import REDUCE_OP_NAME, Average, Product, Sum
 from horovod.common.verbs import Verb
@@ -120,6 +120,8 @@ def check_groups(
             raise ValueError(f"groups should be a non-negative integer or a list of list of {member}.")
         return groups
     if is_member is not None:
+        if any(is_member(group) or not isinstance(group, Iterable) for group in groups):
+            raise ValueError(f"groups must consist of {member}.")
         members = [one for group in groups for one in group]
         if not all(is_member(one) for one in members):
             raise ValueError(f"groups must consist of {member}.")

@@ -37,6 +37,8 @@ def argument_errors() -> None:
         ),
         "groups should be a non-negative integer": dict(groups=0),
         "groups must consist of torch.Tensor": dict(groups=[["x"]]),
+        "groups must consist of torch.Tensor.": dict(groups=[named[0][1], named[1][1]]),
+        "groups must consist of torch.": dict(groups=[1]),
         "A parameter can only appear once in groups": dict(groups=[[named[0][1]], [named[0][1]]]),
     }.items():
         with pytest.raises(ValueError, match=text):
