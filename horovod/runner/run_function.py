@@ -130,7 +130,7 @@ def run(
         if use_mpi:
             raise ValueError("elastic jobs cannot be started with use_mpi")
         limits = make_limits(
-            job, num_proc, min_num_proc, max_num_proc, float(config.get("elastic_timeout", job.env)),
+            job, num_proc, min_num_proc, max_num_proc, _elastic_timeout(settings, job.env),
             reset_limit, host_discovery_script is None,
         )  # fmt: skip
         discovery = make_discovery(host_discovery_script, slots, job.hosts, num_proc)
@@ -186,6 +186,16 @@ def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict
     made = {**importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
     config.check(made)
     return made
+
+
+def _elastic_timeout(settings: Dict[str, Any], env: Dict[str, str]) -> float:
+    """The setting given, else the environment's. It is the launcher's own: `env_of` leaves it out."""
+    from horovod.common import config
+
+    given = settings.get("elastic_timeout")
+    if given is None:
+        return float(config.get("elastic_timeout", env))
+    return float(config.BY_NAME["elastic_timeout"].from_flag(given))
 
 
 def importable(env: Dict[str, str]) -> Dict[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from launching import environment
 
 import horovod
 
@@ -55,3 +56,14 @@ def test_a_discovery_script(tmp_path):
     script = f"echo localhost > {tmp_path}/asked; cat {tmp_path}/asked"
     results = horovod.run(train, (str(tmp_path), False), num_proc=2, host_discovery_script=script, slots=2)
     assert results == [(10, 0, 2), (10, 1, 2)]
+
+
+@pytest.mark.parametrize("given, seconds", [({}, 2), ({"elastic_timeout": 1}, 1)])
+def test_how_long_to_wait_for_hosts_is_a_keyword_too(given, seconds):
+    with pytest.raises(RuntimeError, match=f"Timeout after {seconds} seconds"):
+        horovod.run(
+            os.getpid, num_proc=2, host_discovery_script="echo localhost:1",
+            env=environment(HOROVOD_ELASTIC_TIMEOUT="2"), **given,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="elastic_timeout=-1 must be >= 0"):
+        horovod.run(os.getpid, num_proc=2, min_num_proc=1, elastic_timeout=-1)
