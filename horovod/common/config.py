@@ -262,17 +262,18 @@ def explicit(environ: Optional[Mapping[str, str]] = None) -> List[str]:
     return [s.name for s in SETTINGS if variables.get(s.env, "").strip()]
 
 
-def env_of(values: Mapping[str, Any]) -> Dict[str, str]:
+def env_of(values: Mapping[str, Any], base: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     """The workers' environment variables from flag-named values, None meaning "not given".
 
-    Takes `vars(parsed_arguments)` or the keyword arguments of `horovod.run`; other keys are ignored.
+    Takes `vars(parsed_arguments)` or the keyword arguments of `horovod.run`; other keys are ignored. `base`
+    is the environment they are added to: what is on there need not be given again, and can be switched off.
 
     Raises:
         ValueError: a value is out of range.
     """
     given = {s.name: s.from_flag(values[d]) for d, s in BY_DEST.items() if values.get(d) is not None}
     given = {n: v for n, v in given.items() if BY_NAME[n].section != "launcher"}
-    return _exported(given)
+    return _exported(given, base or {})
 
 
 def flags_of_yaml(document: Mapping[str, Any]) -> Dict[str, Any]:
@@ -290,13 +291,13 @@ def flags_of_yaml(document: Mapping[str, Any]) -> Dict[str, Any]:
     return values
 
 
-def _exported(given: Mapping[str, Any]) -> Dict[str, str]:
+def _exported(given: Mapping[str, Any], base: Mapping[str, str]) -> Dict[str, str]:
     env: Dict[str, str] = {}
     for name, value in given.items():
         setting = BY_NAME[name]
-        if setting.needs and not given.get(setting.needs):
+        if setting.needs and not given.get(setting.needs, usable(setting.needs, base)):
             continue
-        if name == "autotune" and not value:
+        if name == "autotune" and not value and setting.env not in base:
             continue
         env[setting.env] = setting.text(value)
     return env

@@ -192,7 +192,7 @@ def job_hosts(args: argparse.Namespace) -> List[HostInfo]:
 def job_env(args: argparse.Namespace, base: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     """The environment of the workers: this one's, with the settings given as flags."""
     env = dict(os.environ if base is None else base)
-    env.update(config.env_of(vars(args)))
+    env.update(config.env_of(vars(args), env))
     config.check(env)
     if args.tcp_flag:
         env["NCCL_IB_DISABLE"] = "1"

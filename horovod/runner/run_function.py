@@ -183,7 +183,8 @@ def results_of(job: Union[SupervisedJob, ElasticJob, ForeignJob]) -> List[Any]:
 def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict[str, str]:
     from horovod.common import config
 
-    made = {**importable(dict(os.environ if env is None else env)), **config.env_of(settings)}
+    base = importable(dict(os.environ if env is None else env))
+    made = {**base, **config.env_of(settings, base)}
     config.check(made)
     return made
 

@@ -98,6 +98,20 @@ def test_dependent_settings_are_exported_only_with_their_switch():
     assert config.env_of({"timeline_mark_cycles": True}) == {}
 
 
+@pytest.mark.parametrize("base, given, exported", [
+    ({"HOROVOD_AUTOTUNE": "1"}, {"autotune_log_file": "x", "autotune_warmup_samples": 7},
+     {"HOROVOD_AUTOTUNE_LOG": "x", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "7"}),
+    ({"HOROVOD_AUTOTUNE": "0"}, {"autotune_log_file": "x"}, {}),
+    ({"HOROVOD_AUTOTUNE": "1"}, {"autotune": False, "autotune_log_file": "x"}, {"HOROVOD_AUTOTUNE": "0"}),
+    ({"HOROVOD_TIMELINE": "t.json"}, {"timeline_mark_cycles": True}, {"HOROVOD_TIMELINE_MARK_CYCLES": "1"}),
+    ({"HOROVOD_TIMELINE": "t.json", "HOROVOD_TIMELINE_MARK_CYCLES": "1"}, {"timeline_mark_cycles": False},
+     {"HOROVOD_TIMELINE_MARK_CYCLES": "0"}),
+    ({"HOROVOD_TIMELINE": ""}, {"timeline_mark_cycles": True}, {}),
+])  # fmt: skip
+def test_dependent_settings_follow_the_environments_switch_unless_it_is_given_too(base, given, exported):
+    assert config.env_of(given, base) == exported
+
+
 def test_names_variables_and_flags_are_unique():
     for what in ("name", "env", "flag", "dest"):
         values = [getattr(s, what) for s in config.SETTINGS if s.flag or what in ("name", "env")]
@@ -242,6 +256,30 @@ def test_a_worker_sees_the_same_whichever_way_a_setting_is_given(tmp_path):
             timeout=60,
         )  # fmt: skip
         assert json.loads(done.stdout.partition(":")[2]) == expected, done.stderr
+
+
+def test_off_wins_over_an_environment_that_says_on(tmp_path):
+    config_file = tmp_path / "job.yaml"
+    config_file.write_text("autotune: {enabled: false}\n")
+    for words in (["--no-autotune"], ["--config-file", str(config_file)]):
+        launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", "1", *words]
+        done = subprocess.run(
+            [*launcher, "printenv", "HOROVOD_AUTOTUNE"],
+            env=worker_env({"HOROVOD_AUTOTUNE": "1"}), capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.stdout == "[0]<stdout>:0\n", done.stderr
+
+
+def test_keywords_add_to_a_switch_of_the_environment():
+    import horovod
+
+    names = ("HOROVOD_AUTOTUNE_LOG", "HOROVOD_TIMELINE_MARK_CYCLES")
+    env = worker_env({"HOROVOD_AUTOTUNE": "1", "HOROVOD_TIMELINE": "t.json"})
+    seen = horovod.run(
+        lambda: [os.environ.get(name) for name in names], np=1, env=env, autotune_log_file="x.csv",
+        timeline_mark_cycles=True,
+    )  # fmt: skip
+    assert seen == [["x.csv", "1"]]
 
 
 @pytest.mark.parametrize("words, env, shown", [

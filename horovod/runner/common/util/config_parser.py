@@ -11,5 +11,5 @@ from horovod.common import config
 
 def set_env_from_args(env: Dict[str, str], args: argparse.Namespace) -> Dict[str, str]:
     """Adds the variables of all settings given as flags."""
-    env.update(config.env_of(vars(args)))
+    env.update(config.env_of(vars(args), env))
     return env
