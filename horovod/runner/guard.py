@@ -25,6 +25,7 @@ Imports next to nothing: it starts in milliseconds.
 from __future__ import annotations
 
 import ctypes
+import errno
 import marshal
 import os
 import select
@@ -286,7 +287,19 @@ def _become(
     for source, target in ((nothing, 0), (out, 1), (err, 2)):
         os.dup2(source, target)
     os.chdir(cwd)
-    os.execvpe(command[0], command, env)
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC or not _is_text(error.filename):
+            raise
+        # A script without "#!", which shells run too; the name is the path that was found.
+        os.execve("/bin/sh", [b"/bin/sh", error.filename, *command[1:]], env)
+
+
+def _is_text(path: bytes) -> bool:
+    """As shells tell scripts from programs for another kind of machine."""
+    with open(path, "rb") as file:
+        return b"\0" not in file.readline(80)
 
 
 def _watch_parent() -> int | None:

@@ -135,6 +135,27 @@ def test_what_cannot_be_started_says_so(watched):
         assert watched.event() == WorkerExited("here", worker, 127)
 
 
+def test_a_script_without_an_interpreter_line_is_the_shells(watched, tmp_path):
+    script = tmp_path / "no interpreter"
+    script.write_text('echo "$0|$1|$2|$MINE"; exit 6\n')
+    script.chmod(0o755)
+    env = environment(MINE="x", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    ways = [("./no interpreter", "./no interpreter"), (script.name, str(script)), (str(script), str(script))]
+    for worker, (command, shown) in enumerate(ways):
+        watched.host.start(WorkerSpec(worker, [command, "a b", "-c"], env, str(tmp_path)))
+        assert watched.line(worker) == f"{shown}|a b|-c|x"
+        assert watched.event() == WorkerExited("here", worker, 6)
+
+
+def test_a_program_for_another_kind_of_machine_is_not_the_shells(watched, tmp_path):
+    program = tmp_path / "foreign"
+    program.write_bytes(b"\x7fELF\0\0\0\0")
+    program.chmod(0o755)
+    watched.host.start(WorkerSpec(0, [str(program)], environment()))
+    assert "Exec format error" in watched.line(0, STDERR)
+    assert watched.event() == WorkerExited("here", 0, 127)
+
+
 def test_arguments_and_variables_may_be_any_bytes(watched):
     odd = os.fsdecode(b"\xff\xfe=\n ")
     command = ["sh", "-c", 'printf %s "$0$ODD" | od -An -tx1', odd]
