@@ -104,7 +104,8 @@ def _open_mpi(
         argv += ["--mca", "btl_tcp_if_include", nics, "-x", f"NCCL_SOCKET_IFNAME={nics}"]
     argv += ["--timestamp-output"] if settings.prefix_output_with_timestamp else []
     argv += ["--output-filename", settings.output_filename] if settings.output_filename else []
-    for name in sorted(settings.env):
+    given = {"NCCL_SOCKET_IFNAME"} if settings.nics else set()
+    for name in sorted(set(settings.env) - given):
         argv += ["-x", name] if is_exportable(name) else []
     return argv
 

@@ -40,7 +40,7 @@ def run(
     use_mpi: Optional[bool] = None,
     mpi_args: Optional[str] = None,
     network_interface: Optional[str] = None,
-    network_interfaces: Optional[Sequence[str]] = None,
+    network_interfaces: Union[str, Sequence[str], None] = None,
     executable: Optional[str] = None,
     np: Optional[int] = None,
     min_np: Optional[int] = None,
@@ -85,7 +85,7 @@ def run(
             DeprecationWarning,
             stacklevel=2,
         )
-        network_interfaces = network_interface.split(",")
+        network_interfaces = network_interface
     _check_number("num_proc", num_proc)
     if hosts is not None and hostfile is not None:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
@@ -115,7 +115,7 @@ def run(
         ssh_port=ssh_port,
         ssh_identity_file=ssh_identity_file,
         start_timeout=float(start_timeout or config.get("start_timeout")),
-        nics=list(network_interfaces) if network_interfaces else None,
+        nics=_names(network_interfaces) or None,
         output_filename=output_filename,
         verbose=int(verbose or 0),
         stdout=sys.stdout,
@@ -187,6 +187,13 @@ def _worker_env(env: Optional[Dict[str, str]], settings: Dict[str, Any]) -> Dict
     made = {**base, **config.env_of(settings, base)}
     config.check(made)
     return made
+
+
+def _names(listed: Union[str, Sequence[str], None]) -> List[str]:
+    """A list, or its items in one text with commas, as the option takes them."""
+    if isinstance(listed, str):
+        return [name.strip() for name in listed.split(",") if name.strip()]
+    return list(listed or ())
 
 
 def _elastic_timeout(settings: Dict[str, Any], env: Dict[str, str]) -> float:

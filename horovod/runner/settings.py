@@ -31,6 +31,11 @@ class JobSettings:
     stderr: Optional[Any] = None
     watch: Optional[Wanted] = None  # None: nobody looks at it
 
+    def __post_init__(self) -> None:
+        """Interfaces that were asked for win over those of an exported variable."""
+        if self.nics:
+            self.env = {**self.env, "NCCL_SOCKET_IFNAME": ",".join(self.nics)}
+
     @property
     def network_timeout(self) -> float:
         """How long hosts may be silent, as the workers' links endure it too."""

@@ -42,6 +42,13 @@ def test_arguments_and_environment_arrive_unchanged():
     assert done.stdout == f"[0]<stdout>:{words} x y 3.0\n", done.stderr
 
 
+@pytest.mark.parametrize("words, expected", [((), "ib0"), (("--network-interfaces", "lo"), "lo")])
+def test_interfaces_given_win_over_those_of_the_environment(words, expected):
+    env = environment(NCCL_SOCKET_IFNAME="ib0")
+    done = horovodrun("-np", "1", *words, "printenv", "NCCL_SOCKET_IFNAME", env=env)
+    assert done.stdout == f"[0]<stdout>:{expected}\n", done.stderr
+
+
 def test_settings_reach_the_workers_and_secrets_do_not_show():
     show = "for pid in $PPID $(ps -o ppid= -p $PPID); do tr '\\0' ' ' </proc/$pid/cmdline; done; env"
     done = horovodrun("-np", "1", "--timeline-filename", "t", "--verbose", "sh", "-c", show)

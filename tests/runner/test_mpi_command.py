@@ -57,6 +57,12 @@ def test_open_mpi_with_everything():
     assert argv[-6:] == ["--oversubscribe", "-x", "C=1 2"] + COMMAND
 
 
+def test_open_mpi_is_told_the_interfaces_once():
+    argv = mpi_command(OPEN_MPI, settings(env={"A": "1", "NCCL_SOCKET_IFNAME": "ib0"}, nics=["e0"]))
+    assert [word for word in argv if "NCCL_SOCKET_IFNAME" in word] == ["NCCL_SOCKET_IFNAME=e0"]
+    assert "NCCL_SOCKET_IFNAME" in mpi_command(OPEN_MPI, settings(env={"NCCL_SOCKET_IFNAME": "ib0"}))
+
+
 def test_large_clusters_get_a_flat_tree():
     hosts = ",".join(f"n{i}:1" for i in range(64))
     assert "--mca plm_rsh_no_tree_spawn true --mca plm_rsh_num_concurrent 64" in " ".join(

@@ -173,6 +173,15 @@ def test_output_files(tmp_path):
     assert (tmp_path / "o" / "rank.0" / "stdout").read_text() == "[0]<stdout>:hi\n"
 
 
+@pytest.mark.parametrize("given", ["lo", " lo ,", ["lo"]], ids=repr)
+def test_interfaces_are_a_list_or_one_text_and_win_over_the_environment(given):
+    names = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
+    env = environment(NCCL_SOCKET_IFNAME="ib0")
+    show = lambda: [os.environ[name] for name in names]  # noqa: E731
+    assert horovod.run(show, np=1, env=env, network_interfaces=given) == [["lo", "lo"]]
+    assert env["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
 WRONG = [
     ({"hosts": "a:1", "hostfile": "f"}, ValueError, "Argument hosts and hostfile only allow one provided."),
     (
