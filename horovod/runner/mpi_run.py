@@ -112,13 +112,16 @@ def _open_mpi(
 
 def _hydra(implementation: str, settings: JobSettings, hosts: List[HostInfo]) -> List[str]:
     argv = ["-l", "-np", str(settings.num_proc)]
-    counts = {host.slots for host in hosts}
+    listed = {host.hostname: host.slots for host in settings.hosts}
+    counts = {listed[host.hostname] for host in hosts}
+    if len(counts) > 1:  # slots that -np leaves empty do no harm where the ranks are spread evenly
+        counts = {host.slots for host in hosts}
     if len(counts) > 1:
         raise ValueError(
             "Different slots in -hosts parameter are not supported in Intel(R) MPI. "
             "Use the same number of slots on every host, or horovodrun without --mpi"
         )
-    argv += ["-ppn", str(hosts[0].slots), "-hosts", ",".join(host.hostname for host in hosts)]
+    argv += ["-ppn", str(counts.pop()), "-hosts", ",".join(host.hostname for host in hosts)]
     argv += ["-bind-to", "none", "-map-by", "slot"] if implementation == MPICH else []
     ssh = _ssh_arguments(settings)
     argv += ["-bootstrap=ssh", "-bootstrap-exec-args", ssh] if ssh else []
@@ -131,7 +134,7 @@ def _hydra(implementation: str, settings: JobSettings, hosts: List[HostInfo]) ->
 
 
 def _used_hosts(settings: JobSettings) -> List[HostInfo]:
-    """Only the hosts that -np reaches."""
+    """Only the hosts that -np reaches, and as many slots as it takes of each."""
     slots = get_host_assignments(settings.hosts, settings.num_proc, settings.num_proc)
     return [HostInfo(name, len(ranks)) for name, ranks in slots_by_host(slots).items()]
 

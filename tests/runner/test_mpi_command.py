@@ -90,6 +90,17 @@ def test_hydra(implementation):
     assert argv == hosts + binding + ssh + network + ["-outfile-pattern", "o"] + COMMAND
 
 
+@pytest.mark.parametrize("hosts, np, slots, used", [
+    ("a:2,b:2", 3, "2", "a,b"),
+    ("a:4,b:4", 2, "4", "a"),
+    ("a:2,b:2,c:1", 4, "2", "a,b"),
+    ("a:2,b:4", 4, "2", "a,b"),  # two on each, whatever is listed
+])  # fmt: skip
+def test_hydra_need_not_fill_the_last_host(hosts, np, slots, used):
+    argv = mpi_command(MPICH, settings(hosts, np))
+    assert argv[2:8] == ["-np", str(np), "-ppn", slots, "-hosts", used]
+
+
 def test_what_hydra_cannot_do():
     with pytest.raises(ValueError, match="Different slots in -hosts parameter are not supported"):
         mpi_command(MPICH, settings("a:2,b:1", 3))
