@@ -60,11 +60,11 @@ class Parser(argparse.ArgumentParser):
         """Says what is wrong and what was probably meant."""
         known = [option for action in self._actions for option in action.option_strings]
         hints = []
-        for word in message.replace(",", " ").split():
-            if word.startswith("--") and word not in known:
-                close = difflib.get_close_matches(word.split("=")[0], known, n=1)
-                hints += [f"Did you mean {close[0]}?"] if close else []
-        if "unrecognized arguments" in message:
+        if message.startswith("unrecognized arguments"):  # other errors name flags that exist
+            for word in message.replace(",", " ").split():
+                if word.startswith("--") and word not in known:
+                    close = difflib.get_close_matches(word.split("=")[0], known, n=1)
+                    hints += [f"Did you mean {close[0]}?"] if close else []
             hints.append(
                 "Options of your own script go after the command: horovodrun -np 2 python train.py --lr 0.1"
             )

@@ -173,6 +173,23 @@ def test_an_unknown_flag_gets_a_suggestion(capsys):
     assert "Did you mean --fusion-threshold-mb?" in error and "go after the command" in error
 
 
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--log-level", "debug"], "argument --log-level: invalid choice: 'debug'"),
+        (["--cycle-time-ms", "abc"], "argument --cycle-time-ms: invalid float value: 'abc'"),
+        (["--hier"], "ambiguous option: --hier could match --hierarchical-allreduce"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_flags_that_exist_get_no_suggestion(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(*words)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error and "Did you mean" not in error and "See horovodrun --help" in error
+
+
 @pytest.mark.parametrize("np", ["0", "-3"])
 def test_np_must_be_positive(np, capsys):
     with pytest.raises(SystemExit):
