@@ -150,7 +150,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--output-filename",
         metavar="DIR",
-        help="Also write what rank N prints to DIR/rank.N/stdout and stderr.",
+        help="Also write what rank N prints to DIR/rank.N/stdout and stderr; elastic: DIR/worker.N.",
     )
     stamps = group.add_mutually_exclusive_group()
     stamps.add_argument(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from launching import environment
+from launching import ROOT, environment
 
 import horovod
 
@@ -67,3 +67,19 @@ def test_how_long_to_wait_for_hosts_is_a_keyword_too(given, seconds):
         )  # fmt: skip
     with pytest.raises(ValueError, match="elastic_timeout=-1 must be >= 0"):
         horovod.run(os.getpid, num_proc=2, min_num_proc=1, elastic_timeout=-1)
+
+
+def test_output_files_are_the_workers_as_documented(tmp_path):
+    def work():
+        import horovod.numpy as hvd
+
+        hvd.init()
+        print("rank", hvd.rank())
+
+    horovod.run(work, num_proc=2, min_num_proc=2, output_filename=str(tmp_path / "o"))
+    folders = sorted(path for path in (tmp_path / "o").iterdir() if path.is_dir())
+    assert [path.name for path in folders] == ["worker.0", "worker.1"]
+    lines = sorted((path / "stdout").read_text() for path in folders)
+    assert lines == [f"[{rank}]<stdout>:rank {rank}\n" for rank in range(2)]
+    with open(os.path.join(ROOT, "docs", "running.md"), encoding="utf-8") as page:
+        assert "`DIR/worker.N/stdout`" in page.read()
