@@ -38,6 +38,7 @@ class JobFrame:
 
     Attributes:
         store: the job's store, once it serves.
+        fewest: ranks that must have finished for their results to be those of the job.
         onlooker: told what happens, for those who look at the job while it runs.
     """
 
@@ -46,6 +47,7 @@ class JobFrame:
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
+        self.fewest = 0
         self.store: Optional[StoreServer] = None
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._runners: Dict[str, HostRunner] = {}

@@ -177,6 +177,10 @@ def results_of(job: Union[SupervisedJob, ElasticJob, ForeignJob]) -> List[Any]:
             results.raise_first_error(job.store, failure.hosts)
         raise
     assert job.store is not None
+    if len(job.finished) < job.fewest:
+        raise RuntimeError(
+            f"only {len(job.finished)} of at least {job.fewest} ranks have finished: the others left the job"
+        )
     return results.collect(job.store, job.finished)
 
 

@@ -97,6 +97,7 @@ class ElasticJob(JobFrame):
         super().__init__(settings)
         self.finished: List[str] = []
         self._limits, self._discovery = limits, discovery
+        self.fewest = limits.min_np
         self._hosts = KnownHosts(cooldown_range)
         self._prepare, self._make_runner = prepare, make_runner
         self._addresses, self._events_file = addresses, events

@@ -22,7 +22,9 @@ class TimeoutException(RuntimeError):
 def failed_at_last(job: Situation) -> Optional[RuntimeError]:
     """All workers of a job that was finishing have ended; None if none of them has failed by itself."""
     hard = [one for one in job.failures if one.code < 128 and not one.is_echo()]
-    return JobFailed(hard[0]) if hard else None
+    # Nobody takes the place of one that ends badly now, whatever ended it: what it had to do is not done.
+    failures = [*hard, *job.unforgiven]
+    return JobFailed(culprit(failures)) if failures else None
 
 
 def without_state(job: Situation) -> Optional[RuntimeError]:

@@ -38,6 +38,7 @@ class Situation:
         generation: the number of the newest one, 0 before the first.
         finished: (rank, name) of the workers that ended well.
         failures: since the world last was whole.
+        unforgiven: those of workers that a job which is finishing still needed.
         started_at: when the first workers were started.
         broken_since: since when there is no whole world; None if there is one.
         cause: what broke it, e.g. "lost host b", or "".
@@ -62,6 +63,7 @@ class Situation:
         self.generation = self.notified = 0
         self.finished: List[Tuple[int, str]] = []
         self.failures: List[WorkerFailure] = []
+        self.unforgiven: List[WorkerFailure] = []
         self.started_at: Optional[float] = None
         self.broken_since: Optional[float] = now
         self.cause = ""
@@ -170,8 +172,7 @@ class Situation:
         return False
 
     def _failed(self, worker: Worker, failure: WorkerFailure, now: float, cause: str) -> None:
-        self.failures.append(failure)
-        self.progress.failed()
+        self._note(failure, [worker])
         if worker.generation and worker.generation == self.generation:
             self._broken(cause, now)
         place = None if self.finishing else place_of(failure)
@@ -188,6 +189,13 @@ class Situation:
             self._start_failures[worker.host] += 1
             if self._start_failures[worker.host] >= _START_FAILURES:
                 self._blacklist(worker.host, "its workers end before they join", now)
+
+    def _note(self, failure: WorkerFailure, lost: Sequence[Worker]) -> None:
+        """A failure that has cost these workers."""
+        self.failures.append(failure)
+        self.progress.failed()
+        if self.finishing and any(not one.leaving for one in lost):
+            self.unforgiven.append(failure)
 
     def silences(self, seconds: Mapping[str, float], now: float) -> None:
         """Nothing has been heard of hosts for so long."""
@@ -212,8 +220,7 @@ class Situation:
             if worker.generation and worker.generation == self.generation:
                 self._broken(f"lost host {host}", now)
         if reached and lost:
-            self.failures.append(WorkerFailure(max(lost[0].rank, 0), host, KILLED, [why]))
-            self.progress.failed()
+            self._note(WorkerFailure(max(lost[0].rank, 0), host, KILLED, [why]), lost)
         if reached:
             self._blacklist(host, "", now)
         else:

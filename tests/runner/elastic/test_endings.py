@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+from elastic_jobs import ElasticRun
 from elastic_story import Story
 
 from horovod.rendezvous.store_service import Event as StoreEvent
 from horovod.runner.elastic.endings import TimeoutException
-from horovod.runner.supervision import HostError
+from horovod.runner.host_runner import HostLost
+from horovod.runner.supervision import HostError, JobFailed
+
+ECHO = ["horovod.common.exceptions.HorovodInternalError: rank 1 on a has ended"]
 
 
 def test_it_waits_for_the_slots_it_shall_start_with_and_not_for_ever():
@@ -61,3 +68,91 @@ def test_without_any_commit_it_gives_up():
             story.job.handle(StoreEvent("complete", story.job.generation), story.now)
             story.obey()
     assert "without a commit in between" in str(story.job.error)
+
+
+@pytest.mark.parametrize("code, tail", [(137, []), (139, []), (1, ["ValueError: bad"]), (1, ECHO)])
+def test_one_that_fails_after_another_has_finished_fails_the_job(code, tail):
+    story = Story({"a": 2}, np=2).started()
+    story.exits(story.rank(1), 0)
+    story.exits(story.rank(0), code, tail)
+    assert isinstance(story.job.error, JobFailed) and story.job.error.first.code == code
+
+
+def test_it_fails_even_if_the_others_go_on_without_it():
+    story = Story({"a": 3}, np=3).started()
+    story.exits(story.rank(0), 0)
+    story.exits(story.rank(1), 137)
+    story.asks(*story.members())
+    story.whole()
+    story.exits(story.rank(0), 0)
+    assert story.job.over and story.job.error.first.code == 137
+
+
+def test_an_echo_is_not_to_blame_if_there_is_anything_else():
+    story = Story({"a": 3}, np=3).started()
+    story.exits(story.rank(0), 0)
+    story.exits(story.rank(1), 1, ECHO)
+    story.exits(story.rank(2), 139)
+    assert story.job.error.first.rank == 2
+
+
+def test_a_host_that_is_lost_after_another_rank_has_finished_fails_the_job():
+    story = Story({"a": 1, "b": 1}).started()
+    story.exits(story.rank(0), 0)
+    story.job.handle(HostLost("b", "cable cut"), story.now)
+    assert isinstance(story.job.error, JobFailed) and "cable cut" in str(story.job.error)
+
+
+def test_one_that_was_let_go_may_end_as_it_likes():
+    story = Story({"a": 2}, np=2).started()
+    story.job.told("leave", story.worlds[-1].ordered[1].name, {}, story.now)
+    story.exits(story.rank(0), 0)
+    story.exits(story.rank(1), 143)
+    assert story.job.over and story.job.error is None
+
+
+KILLED_AT_LAST = """
+import os, signal, time
+import numpy as np
+import horovod.numpy as hvd
+from horovod.common.elastic import ObjectState
+
+hvd.init()
+state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0)
+
+@hvd.elastic.run
+def train(state):
+    while state.step < 3:
+        hvd.allreduce(np.ones(1), name="x")
+        state.step += 1
+        state.commit()
+
+train(state)
+if hvd.rank() == 0:
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+MISSES_ANOTHER = """
+import time
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+if hvd.rank() == 0:
+    time.sleep(1)
+    hvd.allreduce(np.ones(1), name="x")
+"""
+
+
+@pytest.mark.parametrize(
+    "script, least, word",
+    [(KILLED_AT_LAST, "1", "137 (ended by SIGKILL)"), (MISSES_ANOTHER, "2", "HorovodInternalError")],
+    ids=["killed", "an echo"],
+)
+def test_the_exit_code_of_a_job_whose_rank_fails_at_last(tmp_path, script, least, word):
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    with ElasticRun(tmp_path, ["localhost:2"], "-np", "2", "--min-np", least, command=command) as job:
+        assert job.end() == 1, job.text()
+    assert "Process name: 0" in job.text() and word in job.text()

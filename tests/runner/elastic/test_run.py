@@ -83,3 +83,32 @@ def test_output_files_are_the_workers_as_documented(tmp_path):
     assert lines == [f"[{rank}]<stdout>:rank {rank}\n" for rank in range(2)]
     with open(os.path.join(ROOT, "docs", "running.md"), encoding="utf-8") as page:
         assert "`DIR/worker.N/stdout`" in page.read()
+
+
+def killed_at_last():
+    import signal
+    import time
+
+    import horovod.numpy as hvd
+
+    hvd.init()
+    if hvd.rank() == 1:
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def alone(marker):
+    """One of them returns at once, which ends the other: that is not in any world."""
+    import time
+
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        time.sleep(60)
+
+
+def test_results_are_never_fewer_than_asked_for(tmp_path):
+    with pytest.raises(RuntimeError, match="ended by SIGKILL"):
+        horovod.run(killed_at_last, num_proc=2, min_num_proc=2)
+    with pytest.raises(RuntimeError, match="only 1 of at least 2 ranks have finished"):
+        horovod.run(alone, (str(tmp_path / "first"),), num_proc=2, min_num_proc=2)
