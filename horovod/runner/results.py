@@ -80,6 +80,7 @@ def raise_remote_error(store: StoreServer, rank: int, host: str, worker: str = "
     """Raises the exception of a failed rank, if it left one; returns otherwise.
 
     Args:
+        rank: below 0 if it never had one.
         worker: its name in an elastic job.
     """
     left = _error_of(store, worker or str(rank))
@@ -110,7 +111,7 @@ def _error_of(store: StoreServer, worker: str) -> Optional[Tuple[Any, str]]:
 
 
 def _raise(rank: int, host: str, error: Any, text: str) -> None:
-    heading = f"rank {rank} on host {host} raised:\n\n{text}"
+    heading = f"{'a new worker' if rank < 0 else f'rank {rank}'} on host {host} raised:\n\n{text}"
     if isinstance(error, BaseException):
         raise error from RemoteTraceback(heading)
     raise RuntimeError(heading)

@@ -11,6 +11,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
+from horovod.rendezvous.generations import UNKNOWN
 from horovod.rendezvous.identity import ranks_text
 from horovod.runner.host_runner import Event, HostLost, HostReady, HostUnreachable, WorkerExited
 from horovod.runner.placement import SlotInfo
@@ -34,13 +35,18 @@ class Interrupted:
 
 @dataclass
 class WorkerFailure:
-    """One worker that ended badly."""
+    """One worker that ended badly.
+
+    Attributes:
+        rank: UNKNOWN if it never had one.
+        worker: by which the store of an elastic job knows it.
+    """
 
     rank: int
     host: str
     code: int
     tail: List[str] = field(default_factory=list)
-    worker: str = ""  # by which the store of an elastic job knows it
+    worker: str = ""
 
     def is_echo(self) -> bool:
         """Whether its last lines only say that somebody else failed (lines of code do not count)."""
@@ -59,10 +65,11 @@ class JobFailed(RuntimeError):
     def __init__(self, first: WorkerFailure) -> None:
         self.first = first
         last = "".join(f"\n    {line}" for line in first.tail)
+        name = first.worker if first.rank == UNKNOWN else first.rank
         super().__init__(
             "Horovod detected that one or more processes exited with non-zero status, thus causing the job "
             "to be terminated. The first process to do so was:\n"
-            f"Process name: {first.rank}\nExit code: {exit_text(first.code)}\n"
+            f"Process name: {name}\nExit code: {exit_text(first.code)}\n"
             f"Host: {first.host}\n"
             + (f"Last lines of its output:{last}\n" if last else "It printed nothing.\n")
         )

@@ -21,10 +21,8 @@ class TimeoutException(RuntimeError):
 
 def failed_at_last(job: Situation) -> Optional[RuntimeError]:
     """All workers of a job that was finishing have ended; None if none of them has failed by itself."""
-    hard = [one for one in job.failures if one.code < 128 and not one.is_echo()]
-    # Nobody takes the place of one that ends badly now, whatever ended it: what it had to do is not done.
-    failures = [*hard, *job.unforgiven]
-    return JobFailed(culprit(failures)) if failures else None
+    # Nobody has taken their places, whatever ended them: what they had to do is not done.
+    return JobFailed(culprit(job.unforgiven)) if job.unforgiven else None
 
 
 def without_state(job: Situation) -> Optional[RuntimeError]:

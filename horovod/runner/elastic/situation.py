@@ -38,7 +38,8 @@ class Situation:
         generation: the number of the newest one, 0 before the first.
         finished: (rank, name) of the workers that ended well.
         failures: since the world last was whole.
-        unforgiven: those of workers that a job which is finishing still needed.
+        unforgiven: what a job that finishes has not got over: failures in its newest world, and all since a
+            worker has finished. Before there is a world, all.
         started_at: when the first workers were started.
         broken_since: since when there is no whole world; None if there is one.
         cause: what broke it, e.g. "lost host b", or "".
@@ -165,7 +166,7 @@ class Situation:
             return True
         else:
             tail = self._tail(event.worker)
-            failure = WorkerFailure(max(worker.rank, 0), worker.host, event.code, tail, worker.name)
+            failure = WorkerFailure(worker.rank, worker.host, event.code, tail, worker.name)
             last = failure.tail[-1] if failure.tail and event.code < 128 else ""
             self._say("lost", f"lost {cause}" + (f": {last}" if last else ""), **facts, last_line=last)
             self._failed(worker, failure, now, cause)
@@ -194,7 +195,9 @@ class Situation:
         """A failure that has cost these workers."""
         self.failures.append(failure)
         self.progress.failed()
-        if self.finishing and any(not one.leaving for one in lost):
+        needed = (one for one in lost if not one.leaving)
+        whatever = self.finishing or not self.ever_whole  # of later newcomers the job has no need
+        if any(whatever or one.generation == self.generation for one in needed):
             self.unforgiven.append(failure)
 
     def silences(self, seconds: Mapping[str, float], now: float) -> None:
@@ -220,7 +223,7 @@ class Situation:
             if worker.generation and worker.generation == self.generation:
                 self._broken(f"lost host {host}", now)
         if reached and lost:
-            self._note(WorkerFailure(max(lost[0].rank, 0), host, KILLED, [why]), lost)
+            self._note(WorkerFailure(lost[0].rank, host, KILLED, [why], lost[0].name), lost)
         if reached:
             self._blacklist(host, "", now)
         else:
@@ -252,6 +255,8 @@ class Situation:
     def assigned(self, ordered: Sequence[Worker], now: float) -> None:
         """These have places in a new generation, in the order of their ranks."""
         self.generation += 1
+        if not self.finishing:
+            self.unforgiven.clear()
         for rank, worker in enumerate(ordered):
             worker.rank, worker.generation = rank, self.generation
             worker.enter(MEMBER, now)

@@ -111,6 +111,37 @@ def test_one_that_was_let_go_may_end_as_it_likes():
     assert story.job.over and story.job.error is None
 
 
+def test_what_failed_before_it_had_a_rank_does_not_matter_to_a_job_that_does_without():
+    story = Story({"a": 1}, np=1).started()
+    story.found({"a": 1, "b": 1})
+    story.exits(next(n for n, one in story.alive.items() if one.host == "b"), 1, ["ValueError: bad"])
+    story.exits(story.rank(0), 0)
+    assert story.job.over and story.job.error is None
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_what_failed_in_the_last_world_matters_though_nobody_noticed(code):
+    story = Story({"a": 2}, np=2).started()
+    story.exits(story.rank(1), code, ["ValueError: bad"])
+    story.exits(story.rank(0), 0)
+    assert isinstance(story.job.error, JobFailed) and story.job.error.first.rank == 1
+
+
+def test_what_failed_before_others_went_on_is_forgiven():
+    story = Story({"a": 2}, np=2).started()
+    story.exits(story.rank(1), 1, ["ValueError: bad"])
+    story.asks(*story.members())
+    story.exits(story.rank(0), 0)
+    assert story.sizes() == [2, 1] and story.job.over and story.job.error is None
+
+
+def test_one_that_never_had_a_rank_is_not_called_rank_0():
+    story = Story({"a": 1}, np=1, fixed_hosts=True)
+    for _ in range(3):
+        story.exits(next(iter(story.alive)), 137)
+    assert "Process name: a[0]#0\n" in str(story.job.error)
+
+
 KILLED_AT_LAST = """
 import os, signal, time
 import numpy as np
@@ -156,3 +187,39 @@ def test_the_exit_code_of_a_job_whose_rank_fails_at_last(tmp_path, script, least
     with ElasticRun(tmp_path, ["localhost:2"], "-np", "2", "--min-np", least, command=command) as job:
         assert job.end() == 1, job.text()
     assert "Process name: 0" in job.text() and word in job.text()
+
+
+BAD_HOST = """
+import os, sys, time
+import numpy as np
+import horovod.numpy as hvd
+from horovod.common.elastic import ObjectState
+
+if os.environ["HOROVOD_HOSTNAME"] == "127.0.0.1":
+    raise ValueError("this host is bad")
+hvd.init()
+state = ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, step=0)
+
+@hvd.elastic.run
+def train(state):
+    while not os.path.exists(sys.argv[1]):
+        hvd.allreduce(np.ones(1), name="x")
+        state.step += 1
+        state.commit()
+        time.sleep(0.01)
+
+print("training", flush=True)
+train(state)
+"""
+
+
+def test_newcomers_that_fail_do_not_fail_a_job_that_does_without(tmp_path):
+    (tmp_path / "script.py").write_text(BAD_HOST)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "enough")]
+    with ElasticRun(tmp_path, ["localhost:1"], "-np", "1", "--min-np", "1", command=command) as job:
+        job.wait_for_line("training")
+        job.hosts("localhost:1", "127.0.0.1:1")
+        job.wait_for_line("host 127.0.0.1 is left alone")
+        (tmp_path / "enough").touch()
+        assert job.end() == 0, job.text()
+    assert len(job.events("lost")) == 2
