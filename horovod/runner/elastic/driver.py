@@ -49,6 +49,9 @@ MakeRunner = Callable[[str, bool, JobSettings, OutputFunction, ReportFunction], 
 # Where workers tell the driver something, and the driver tells workers: keys of the job's own board.
 TOLD, NEWS = "elastic/told/", "elastic/news/"
 
+# How long discovery that is asking may take to notice that the job has ended.
+_DISCOVERY_SECONDS = 1.0
+
 
 @dataclass(frozen=True)
 class _HostsFound:
@@ -106,6 +109,7 @@ class ElasticJob(JobFrame):
         self._numbers: Dict[str, int] = {}  # worker's name -> number
         self._news: Counter[str] = Counter()
         self._stopping = threading.Event()
+        self._discovering = threading.Thread(target=self._discover, name="horovod-discovery", daemon=True)
 
     def _make_output(self) -> Output:
         settings = self.settings
@@ -131,7 +135,7 @@ class ElasticJob(JobFrame):
         self._reach = Reach(self.store, self.settings.nics)
         if self._prepare is not None:
             self._prepare(self.store)
-        threading.Thread(target=self._discover, name="horovod-discovery", daemon=True).start()
+        self._discovering.start()
 
     def _discover(self) -> None:
         """Asks which hosts there are, once a second; runs on a thread of its own."""
@@ -295,8 +299,19 @@ class ElasticJob(JobFrame):
 
     def _let_go(self, patience: float) -> None:
         self._stopping.set()
+        self._end_discovery()
         super()._let_go(patience)
         self._teller.close()
+
+    def _end_discovery(self) -> None:
+        """Lets nothing survive that it has started, also if it is just about to start it."""
+        deadline = time.monotonic() + _DISCOVERY_SECONDS
+        close = getattr(self._discovery, "close", None)  # the user's may be no HostDiscovery
+        while close is not None:
+            close()
+            if not self._discovering.is_alive() or time.monotonic() >= deadline:
+                return
+            self._discovering.join(0.05)
 
     def _close_rest(self, patience: float) -> None:
         for thread in self._closing:

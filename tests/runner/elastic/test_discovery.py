@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
+import signal
 import socket
 import threading
 
 import pytest
+from launching import descendants, start_horovodrun, still_there
+from waiting import until
 
+from horovod.runner.elastic import discovery
 from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery, HostDiscoveryScript
 from horovod.runner.elastic.kubernetes import HeadlessService, ServiceEndpoints, ready_addresses
 from horovod.runner.elastic.slurm import SlurmAllocation, up_nodes
@@ -42,6 +47,45 @@ def test_script(tmp_path, printed, slots, found):
 def test_scripts_that_fail(script, kind, text):
     with pytest.raises(kind, match=text):
         HostDiscoveryScript(script).find_available_hosts_and_slots()
+
+
+def test_a_script_that_hangs_is_ended_with_all_that_it_has_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(discovery, "_SCRIPT_SECONDS", 0.5)
+    with pytest.raises(RuntimeError, match="It took longer than 0.5 s"):
+        HostDiscoveryScript(f"sleep 37 & echo $! > {tmp_path}/sleeper; wait").find_available_hosts_and_slots()
+    assert still_there([int((tmp_path / "sleeper").read_text())], 10) == []
+
+
+def test_a_script_that_was_closed_can_be_asked_again(tmp_path):
+    script = HostDiscoveryScript(f"touch {tmp_path}/asked; [ -e {tmp_path}/quick ] || sleep 37; echo a:1")
+    failed = []
+
+    def ask():
+        try:
+            script.find_available_hosts_and_slots()
+        except RuntimeError as error:
+            failed.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until((tmp_path / "asked").exists, "it runs")
+    script.close()
+    asking.join(10)
+    assert not asking.is_alive() and "Exit code: -9" in failed[0]
+    (tmp_path / "quick").touch()
+    assert script.find_available_hosts_and_slots() == {"a": 1}
+    script.close()
+
+
+def test_a_script_that_runs_ends_with_the_job(tmp_path):
+    script = f"echo localhost:1; touch {tmp_path}/asked; sleep 37; true"
+    with start_horovodrun("-np", "1", "--min-np", "1", "--host-discovery-script", script, "true") as job:
+        until((tmp_path / "asked").exists, "it runs")
+        until(lambda: len(descendants(job.pid)) >= 3, "it sleeps")
+        everybody = descendants(job.pid)
+        os.kill(job.pid, signal.SIGINT)
+        assert job.wait(30) == 130
+        assert still_there(everybody, 10) == []
 
 
 def test_fixed_hosts_can_be_set():
