@@ -117,7 +117,7 @@ class ElasticRayExecutor:
 
         Args:
             min_num_proc, max_num_proc: fewest and most ranks.
-            reset_limit: how often the job may re-form.
+            reset_limit: how often the job may re-form, other than for newcomers.
             elastic_timeout: seconds to wait for min_num_proc ranks.
             timeout_s: how long ranks wait for each other in hvd.init().
             ssh_identity_file, kwargs: accepted for compatibility: nothing here uses ssh.

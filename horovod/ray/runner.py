@@ -82,7 +82,7 @@ class RayExecutor:
         use_current_placement_group: inside a placement group (a trial of Ray Tune), put the ranks there.
         min_workers: makes the job elastic: it needs at least this many ranks and survives the loss of others.
         max_workers: the most ranks of an elastic job; by default as many as the cluster has room for.
-        reset_limit: how often an elastic job may re-form.
+        reset_limit: how often an elastic job may re-form, other than for newcomers.
         cooldown_range: seconds, least and most, until an elastic job tries a host again that failed.
         elastic_timeout: seconds that an elastic job waits for min_workers.
         override_discovery: whether an elastic job asks Ray for its nodes; False: settings.discovery says.

@@ -229,8 +229,8 @@ def _add_elastic(parser: argparse.ArgumentParser) -> None:
                        default=config.get("elastic_timeout"),
                        help="Seconds to wait for enough slots after a change (default 600).")  # fmt: skip
     group.add_argument("--reset-limit", type=int, metavar="N",
-                       help="How often the job may re-form before it gives up. Default: as long as it "
-                       "makes progress.")  # fmt: skip
+                       help="How often the job may re-form, other than for newcomers, before it gives up. "
+                       "Default: as long as it makes progress.")  # fmt: skip
     group.add_argument("--elastic-events", metavar="FILE",
                        help="Write what happens to FILE, a JSON object a line.")  # fmt: skip
     group.add_argument("--blacklist-cooldown-range", dest="cooldown_range", type=int, nargs=2,

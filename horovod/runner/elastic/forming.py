@@ -3,7 +3,8 @@
 
 - Every living member of the newest one must ask for a place: because one of them died, which the others
   notice by themselves, or because rank 0 was told that hosts came or went.
-- Newcomers are admitted when they ask for a place: nobody waits for their imports.
+- Newcomers are admitted when they ask for a place: nobody waits for their imports. It is no reset if that is
+  all that changes. After the last reset none is admitted: one that failed would end the job.
 """
 
 from __future__ import annotations
@@ -26,12 +27,18 @@ def change(job: Situation, now: float) -> int:
     if any(one.leaving and one.generation == job.generation for one in job.workers):
         found |= HostUpdateResult.removed
     newcomers = job.newcomers()
-    if newcomers:
+    if newcomers and not job.progress.used_up:
         hosts = {one.host for one in newcomers}
         soon = any(one.stage == STARTING and one.host in hosts for one in job.workers.staying())
         if not soon or now >= min(one.since for one in newcomers) + _TOGETHER_SECONDS:
             found |= HostUpdateResult.added
     return found
+
+
+def only_grows(job: Situation, missing: Sequence[Worker]) -> bool:
+    """Whether the next world is for newcomers only: they were announced, nobody is lost or leaves."""
+    leavers = any(one.leaving and one.generation == job.generation for one in job.workers)
+    return job.notified == HostUpdateResult.added and not (missing or leavers or job.cause)
 
 
 def absent(job: Situation) -> List[Worker]:

@@ -14,7 +14,8 @@ class Limits:
     Attributes:
         num_proc: slots to wait for before the job starts.
         min_np, max_np: fewest and most ranks; None: as many as there are slots.
-        reset_limit: how often the world may re-form; None: as long as there is progress (progress.py).
+        reset_limit: how often the world may re-form for more than newcomers; None: as long as there is
+            progress (progress.py).
         fixed_hosts: no other hosts will ever come.
     """
 

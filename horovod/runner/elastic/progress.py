@@ -16,7 +16,8 @@ class Progress:
     """Counts.
 
     Args:
-        reset_limit: how often the world may re-form; None: as long as there is a commit now and then.
+        reset_limit: how often the world may re-form for more than newcomers; None: as long as there is a
+            commit now and then.
     """
 
     def __init__(self, reset_limit: Optional[int]) -> None:
@@ -24,12 +25,17 @@ class Progress:
         self._resets = self._fruitless = self._commits = 0
         self._failed = False
 
+    @property
+    def used_up(self) -> bool:
+        """Whether there were as many resets as there may be."""
+        return self._limit is not None and self._resets >= self._limit
+
     def failed(self) -> None:
         """A worker was lost."""
         self._failed = True
 
     def re_forms(self) -> Optional[str]:
-        """The world is about to re-form; why it must not, or None."""
+        """The world is about to re-form, not only to take in newcomers; why it must not, or None."""
         self._resets += 1
         if self._limit is not None and self._resets > self._limit:
             return RESET_LIMIT_EXCEEDED_MESSAGE.format(self._limit)

@@ -43,7 +43,7 @@ class Situation:
         started_at: when the first workers were started.
         broken_since: since when there is no whole world; None if there is one.
         cause: what broke it, e.g. "lost host b", or "".
-        notified: what rank 0 was told since the world was whole (HostUpdateResult).
+        notified: what rank 0 of the newest world was told (HostUpdateResult).
         ever_whole: all members of some world had reached it.
         state_exists: some worker has got the state of the training.
         trouble: why the job must end, as an event has shown.
@@ -132,7 +132,7 @@ class Situation:
         for worker in members:
             worker.veteran = True
         self.ever_whole = True
-        self.broken_since, self.cause, self.notified = None, "", 0
+        self.broken_since, self.cause = None, ""
         self.failures.clear()
 
     def has_state(self, worker: Worker, facts: Mapping[str, Any]) -> None:
@@ -254,7 +254,7 @@ class Situation:
 
     def assigned(self, ordered: Sequence[Worker], now: float) -> None:
         """These have places in a new generation, in the order of their ranks."""
-        self.generation += 1
+        self.generation, self.notified = self.generation + 1, 0
         if not self.finishing:
             self.unforgiven.clear()
         for rank, worker in enumerate(ordered):

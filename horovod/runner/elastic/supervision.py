@@ -190,6 +190,8 @@ class ElasticSupervisor:
         capacity = sum(slots for _, slots in usable)
         if job.finishing or (job.started_at is None and capacity < limits.num_proc):
             return
+        if job.generation and job.progress.used_up and len(job.workers.staying()) >= limits.min_np:
+            return  # they could not join
         for host, slot in staffing.vacancies(job.workers, usable, limits.max_np, job.rests, now):
             if host not in job.open:
                 job.open[host] = None
@@ -210,19 +212,23 @@ class ElasticSupervisor:
     def _form(self, now: float) -> None:
         """Opens the next generation if everybody who should be in it asks for a place."""
         job = self._job
-        missing = forming.absent(job)
+        missing, limits = forming.absent(job), job.limits
         if not forming.is_due(job, missing, now):
             return
-        trouble = job.progress.re_forms() if job.generation else None
-        if trouble is not None:
-            self._stop(RuntimeError(trouble))
-            return
+        if job.generation and not forming.only_grows(job, missing):
+            trouble = job.progress.re_forms()
+            if trouble is not None:
+                self._stop(RuntimeError(trouble))
+                return
+            if job.progress.used_up:
+                text = f"this was the last of {limits.reset_limit} resets: nobody joins any more"
+                self._actions.append(Say("reset limit", text))
         for one in missing if job.generation else ():
             one.has_state = False
             text = f"going on without {one}, which does not come"
             self._actions.append(Say("late", text, dict(host=one.host, rank=one.rank)))
         usable = job.hosts.usable(now)
-        chosen = staffing.chosen(job.workers.waiting(), job.workers, usable, job.limits.max_np)
+        chosen = staffing.chosen(job.workers.waiting(), job.workers, usable, limits.max_np)
         order = {host: place for place, host in enumerate(job.hosts.names())}
         chosen.sort(key=lambda one: (order.get(one.host, len(order)), one.slot))
         by_name = {one.name: one for one in chosen}

@@ -40,14 +40,56 @@ def test_the_job_ends_when_nobody_is_left_who_has_the_state():
 
 
 def test_the_reset_limit():
-    story = Story({"a": 2}, np=2, reset_limit=1).started()
+    """One loss is one reset; then the job goes on as it is, until the next."""
+    story = Story({"a": 3}, np=3, reset_limit=1).started()
     story.exits(story.rank(1), 137)
     story.asks(*story.members())
     story.whole()
-    assert not story.job.over
+    assert "this was the last of 1 resets: nobody joins any more" in story.texts()
     story.all_start()
+    story.found({"a": 3, "b": 1})
+    story.passes(5)
+    assert story.notified == [] and len(story.alive) == 3, "nobody pauses, and nobody more is started"
+    assert story.sizes() == [3, 2] and not story.job.over
+    story.exits(story.rank(1), 137)
     story.asks(*story.members())
     assert "number of resets during elastic job exceeded limit: 1" in str(story.job.error)
+
+
+def test_newcomers_are_no_resets():
+    story = Story({"a": 1}, np=1, reset_limit=1).started()
+    for slots in (2, 3):
+        story.found({"a": slots})
+        story.all_start()
+        story.asks(*story.members())
+        story.whole()
+    assert story.sizes() == [1, 2, 3] and not story.job.over
+    story.exits(story.rank(0), 137)
+    story.all_start()
+    story.asks(*story.members())
+    assert story.sizes() == [1, 2, 3, 3], "a replacement that is there is taken in at once"
+
+
+def test_departures_and_errors_are_resets():
+    for leaves in (True, False):
+        story = Story({"a": 2}, np=2, reset_limit=0).started()
+        if leaves:
+            story.job.told("leave", story.worlds[-1].ordered[1].name, {}, story.now)
+            story.asks(story.worlds[-1].ordered[0].name)
+        else:
+            story.asks(*story.members())
+        assert "exceeded limit: 0" in str(story.job.error)
+
+
+def test_an_announced_newcomer_does_not_hide_a_loss():
+    story = Story({"a": 2}, np=2, reset_limit=1).started()
+    story.found({"a": 2, "b": 1})
+    story.all_start()
+    assert story.notified
+    story.exits(story.rank(1), 137)
+    story.asks(*story.members())
+    story.whole()
+    assert any("the last of 1 resets" in text for text in story.texts())
 
 
 def test_without_any_commit_it_gives_up():

@@ -136,6 +136,23 @@ def test_the_reset_limit_ends_the_job(tmp_path):
     assert "number of resets during elastic job exceeded limit: 0" in job.text()
 
 
+def test_one_loss_is_one_reset(tmp_path):
+    """The job goes on, without a replacement, and ends well."""
+    words = ["-np", "2", "--min-np", "1", "--reset-limit", "1"]
+    hold, enough = tmp_path / "hold", tmp_path / "enough"
+    script = ["--steps", "10", "--wait-for", str(enough), "--hold", str(hold)]
+    with ElasticRun(tmp_path, ["localhost:2"], *words, script=script) as job:
+        job.wait_for("train", count=2, size=2)
+        hold.touch()  # the replacement comes after the survivor has gone on
+        job.kill(1)
+        job.wait_for("train", size=1)
+        hold.unlink()
+        job.wait_for_steps(100)
+        enough.touch()
+        check_results(job.finish(), 1)
+    assert "the last of 1 resets" in job.text() and len(job.events("formed")) == 2
+
+
 def test_everything_ends_with_the_launcher(tmp_path):
     with ElasticRun(tmp_path, HERE, "-np", "3", "--min-np", "1", script=["--steps", "4000"]) as job:
         job.wait_for("train", count=3, size=3)
