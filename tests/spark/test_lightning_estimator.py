@@ -104,6 +104,17 @@ def test_plain_modules(df, store, tmp_path):
     assert "loss" in constructed.fit(df).getHistory()[0]
 
 
+def test_a_loaded_estimator_with_a_plain_module_trains(df, store, tmp_path):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    given = estimator(store=store, run_id="r1", model=model, optimizer=optimizer, loss=mse, epochs=1)
+    given.write().overwrite().save(str(tmp_path / "estimator"))
+    trained = TorchEstimator.load(str(tmp_path / "estimator")).fit(df)
+    expected = given.setRunId("r2").fit(df)
+    assert torch.equal(trained.getModel().weight, expected.getModel().weight)
+    assert not torch.equal(trained.getModel().weight, model.weight)
+
+
 def test_a_loss_that_is_not_a_number(df, store):
     broken = estimator(store=store, model=Linear(poison=math.nan), terminate_on_nan=True)
     with pytest.raises(ValueError, match="the loss of batch 0 in epoch 0 is nan on rank 0"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -246,6 +247,41 @@ def test_saved_and_loaded(spark, df, store, tmp_path):
     assert again.stages[0].getHistory() == model.stages[0].getHistory()
     expected = [row["y__output"] for row in model.transform(df).collect()]
     assert [row["y__output"] for row in again.transform(df).collect()] == expected
+
+
+def test_a_loaded_estimator_trains(df, store, tmp_path):
+    """What trained before goes on: the state of its optimizer was saved, too."""
+    before = linear(store=store, epochs=1).fit(df)
+    given = linear(store=store, model=before.getModel(), optimizer=before.getOptimizer(), run_id="r1")
+    given.write().overwrite().save(str(tmp_path / "estimator"))
+    loaded = TorchEstimator.load(str(tmp_path / "estimator"))
+    trained, expected = loaded.fit(df), given.setRunId("r2").fit(df)
+    assert torch.equal(trained.getModel().weight, expected.getModel().weight)
+    assert not torch.equal(trained.getModel().weight, before.getModel().weight)
+    own, of_optimizer = trained.getModel().weight, trained.getOptimizer().param_groups[0]["params"][0]
+    assert of_optimizer is own and trained.getOptimizer().state[own]["momentum_buffer"].abs().max() > 0
+
+
+def test_an_optimizer_made_for_another_instance(df, store):
+    estimator = linear(store=store, epochs=1)
+    new = torch.nn.Linear(2, 1)
+    trained = estimator.setModel(new).setRunId("r1").fit(df)
+    assert trained.getOptimizer().param_groups[0]["params"][0] is trained.getModel().weight
+    assert not torch.equal(trained.getModel().weight, new.weight)
+
+    def two_layers():
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+        model[0].requires_grad_(False)
+        return model
+
+    of_last = torch.optim.SGD(two_layers()[1].parameters(), lr=0.05)
+    model = two_layers()
+    trained = estimator.setModel(model).setOptimizer(of_last).setRunId("r2").fit(df).getModel()
+    assert torch.equal(trained[0].weight, model[0].weight)
+    assert not torch.equal(trained[1].weight, model[1].weight)
+    message = "its parameters have the shapes [(1, 3), (1,)], those of the model [(1, 2), (1,)]"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        estimator.setModel(new).fit(df)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from horovod.spark.lightning.legacy import LegacyModule
 from horovod.spark.lightning.model import TorchModel
 from horovod.spark.lightning.train import LightningSpec, train
 from horovod.spark.torch.losses import one_for_each
+from horovod.spark.torch.tied import tied_copies
 
 LIGHTNING = [
     Row("loss_constructors", "functions that make the losses on the ranks, for a plain module"),
@@ -105,7 +106,7 @@ class TorchEstimator(HorovodEstimator):
         }
         spec = LightningSpec(
             **common,
-            model_and_optimizer=cloudpickle.dumps((values.model, values.optimizer)),
+            model_and_optimizer=cloudpickle.dumps(tied_copies(values.model, values.optimizer)),
             make_module=self._maker(),
             trainer_args=trainer_args,
             terminate_on_nan=values.terminate_on_nan,

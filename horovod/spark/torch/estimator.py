@@ -15,6 +15,7 @@ from horovod.spark.common.metadata import Columns, Dataset
 from horovod.spark.common.params import Row, has_params
 from horovod.spark.torch.datamodule import TorchParquetDataModule
 from horovod.spark.torch.model import TorchModel
+from horovod.spark.torch.tied import tied_copies
 from horovod.spark.torch.train import TorchSpec, train
 
 TORCH = [
@@ -55,7 +56,7 @@ class TorchEstimator(HorovodEstimator):
         values = self._values()
         spec = TorchSpec(
             **common,
-            model_and_optimizer=cloudpickle.dumps((values.model, values.optimizer)),
+            model_and_optimizer=cloudpickle.dumps(tied_copies(values.model, values.optimizer)),
             losses=values.loss,
             loss_constructors=values.loss_constructors,
             input_shapes=values.input_shapes,
@@ -65,11 +66,8 @@ class TorchEstimator(HorovodEstimator):
         return result
 
     def _make_model(self, history: Any, trained: Any, run_id: str, dataset: Dataset) -> TorchModel:
-        import cloudpickle
-
         values = self._values()
-        # A copy: what was given to the estimator stays as it was.
-        model, optimizer = cloudpickle.loads(cloudpickle.dumps((values.model, values.optimizer)))
+        model, optimizer = tied_copies(values.model, values.optimizer)
         state = torch.load(io.BytesIO(trained), map_location="cpu")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
