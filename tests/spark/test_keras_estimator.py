@@ -87,6 +87,17 @@ def test_an_interrupted_run_goes_on(df, store, capfd, package):
 
 
 @both
+def test_a_run_goes_on_with_a_model_that_is_built_anew(df, store, package):
+    """Its layers have other names than those in the checkpoint: all ranks go on with that."""
+    first, second = (
+        linear(package, store=store, backend=kept_ranks(), run_id="r1", epochs=1) for _ in range(2)
+    )
+    assert first.getModel().layers[-1].name != second.getModel().layers[-1].name
+    losses = [estimator.fit(df).getHistory()["loss"][0] for estimator in (first, second)]
+    assert losses[1] < 0.5 * losses[0]
+
+
+@both
 def test_a_checkpoint_is_a_keras_file(df, store, tmp_path, package):
     model = linear(package, store=store, run_id="r1").fit(df)
     data = store.read(store.get_checkpoint_path("r1"))

@@ -53,6 +53,7 @@ class _Run:
 
     def __init__(self, spec: KerasSpec, flavour: Flavour, keras: Any) -> None:
         import horovod.keras as hvd
+        from horovod.common import objects
 
         self._hvd = hvd
         self._spec = spec
@@ -64,8 +65,10 @@ class _Run:
             saved = spec.store.store.read(path)
             if spec.verbose:
                 print(f"Resuming training from last checkpoint: {path}", flush=True)
+        # The same model on all ranks: the names of its layers are in the names of the collectives.
+        saved = objects.broadcast_object(saved, root_rank=0)
         facts = serialization.facts_of(saved) if saved is not None else None
-        self._first_epoch = self._broadcast(facts.epochs if facts is not None else 0)
+        self._first_epoch = facts.epochs if facts is not None else 0
         with keras.utils.custom_object_scope(spec.custom_objects or {}):
             self._model = serialization.load_model(saved or spec.model, flavour, spec.custom_objects)
             self._compile(facts)
@@ -110,11 +113,6 @@ class _Run:
                 return logs, result(last)
 
     # ----------------------------------------------------------------------------------------- private
-
-    def _broadcast(self, value: Any) -> Any:
-        from horovod.common import objects
-
-        return objects.broadcast_object(value, root_rank=0)
 
     def _compile(self, facts: Optional[Facts]) -> None:
         spec, hvd = self._spec, self._hvd
