@@ -192,6 +192,27 @@ def test_the_best_model_is_kept(df, store):
     )
 
 
+@both
+def test_the_weights_of_the_best_model_are_kept(df, store, package):
+    """The same without the architecture; to keep them does not disturb the training."""
+
+    def fit(run, weights_only):
+        options = {"monitor": "loss", "save_weights_only": weights_only}
+        if package is keras:
+            best = BestModelCheckpoint(**options)
+        else:
+            best = tf_keras.callbacks.ModelCheckpoint("replaced", save_best_only=True, **options)
+        optimizer = package.optimizers.SGD(1.5, momentum=0.5)
+        more = dict(store=store, run_id=run, optimizer=optimizer, checkpoint_callback=best, epochs=3)
+        return linear(package, **more).fit(df)
+
+    whole, weights = fit("r1", False), fit("r2", True)
+    np.testing.assert_array_equal(weights.getHistory()["loss"], whole.getHistory()["loss"])
+    for one, other in zip(weights.getModel().get_weights(), whole.getModel().get_weights()):
+        np.testing.assert_array_equal(one, other)
+    assert facts_of(store.read(store.get_checkpoint_path("r2"))).epochs == 3
+
+
 def test_epochs_of_another_length_and_transformation(df, store):
     def constant(frame):
         frame["features"] = [value * 0 for value in frame["features"]]

@@ -148,7 +148,8 @@ class _Run:
         if hvd.rank() != 0:
             return callbacks, None
         own = spec.checkpoint_callback
-        file = os.path.join(folder, "checkpoint.keras")
+        weights_only = getattr(own, "save_weights_only", False)
+        file = os.path.join(folder, "checkpoint.weights.h5" if weights_only else "checkpoint.keras")
         if own is not None:
             own.filepath = file
             callbacks.append(own)
@@ -166,11 +167,18 @@ class _Run:
             return []
         return [self._keras.callbacks.TensorBoard(folder)]
 
-    def checkpoint(self, epochs: int) -> bytes:
-        """The model as it is now."""
+    def checkpoint(self, epochs: int, weights: Optional[str] = None) -> bytes:
+        """The model as it is now, or with the weights of a file."""
+        model = self._model
+        if weights is not None:
+            # In a copy: the model goes on from where it is, as does its optimizer, which is in the file, too.
+            with self._keras.utils.custom_object_scope(self._spec.custom_objects or {}):
+                whole = serialization.dump_model(model)
+                model = serialization.load_model(whole, self._flavour, self._spec.custom_objects)
+            model.load_weights(weights)
         rate, others = serialization.optimizer_variables(self._model.optimizer)
         now = float(rate.numpy()) / self._hvd.size() if rate is not None else None
-        return serialization.dump_checkpoint(self._model, Facts(epochs, now, [one.numpy() for one in others]))
+        return serialization.dump_checkpoint(model, Facts(epochs, now, [one.numpy() for one in others]))
 
 
 class _UploadCallback:
@@ -184,6 +192,8 @@ class _UploadCallback:
     def current(self, epochs: int) -> bytes:
         """The checkpoint to keep: that of the user's callback if it wrote one, else the model as it is."""
         if self._file is not None and os.path.exists(self._file):
+            if self._file.endswith(".weights.h5"):
+                return self._run.checkpoint(epochs, self._file)
             with open(self._file, "rb") as file:
                 return file.read()
         return self._run.checkpoint(epochs)
