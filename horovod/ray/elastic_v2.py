@@ -21,6 +21,14 @@ from horovod.runner.settings import JobSettings
 from horovod.runner.supervision import JobFailed
 
 
+def __getattr__(name: str) -> Any:
+    if name == "TestDiscovery":  # lives in `elastic`, which imports this module
+        from horovod.ray import elastic
+
+        return elastic.TestDiscovery
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class RayHostDiscovery(HostDiscovery):
     """The nodes of the cluster, each with as many slots as it has room for workers.
 

@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError
 from world import worker_env
 
 from horovod.common.exceptions import HorovodInternalError
-from horovod.ray import ray_logger
+from horovod.ray import elastic, elastic_v2, ray_logger
 from horovod.ray.devices import own_at, visible_devices
 from horovod.ray.free_slots import Steady, free_slots
 from horovod.ray.gathering import find_culprit
@@ -108,6 +108,13 @@ def test_ranks_import_neither_ray_nor_the_launcher_on_their_way():
     code = "import sys, horovod.ray.worker; print([n for n in ('ray', 'horovod.runner') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], env=worker_env(), capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_names_of_both_modules_for_elastic_jobs():
+    for name in ("RayHostDiscovery", "TestDiscovery"):
+        assert getattr(elastic_v2, name) is getattr(elastic, name)
+    with pytest.raises(AttributeError, match=r"module 'horovod.ray.elastic_v2' has no attribute 'Nothing'"):
+        elastic_v2.Nothing  # noqa: B018
 
 
 def test_interfaces():

@@ -15,6 +15,7 @@ from pyspark.ml.linalg import DenseVector
 from pyspark.sql import functions as sql
 
 import horovod.torch as hvd
+from horovod.spark.common.estimator import HorovodEstimator, HorovodModel
 from horovod.spark.torch import TorchEstimator, TorchModel
 
 mse = torch.nn.functional.mse_loss
@@ -305,6 +306,10 @@ def test_what_is_refused(df, store, change, message):
     estimator = linear(store=store)
     with pytest.raises(ValueError, match=message):
         estimator.copy({getattr(estimator, name): value for name, value in change.items()}).fit(df)
+
+
+def test_bases_are_in_one_module():
+    assert issubclass(TorchEstimator, HorovodEstimator) and issubclass(TorchModel, HorovodModel)
 
 
 def test_unknown_and_wrong_parameters():

@@ -15,6 +15,7 @@ from horovod.spark.common.datamodule import DataModule
 from horovod.spark.common.filesystem_store import AbstractFilesystemStore
 from horovod.spark.common.fit_spec import FitSpec
 from horovod.spark.common.metadata import Columns, Dataset, read_metadata
+from horovod.spark.common.model import HorovodModel
 from horovod.spark.common.params import EstimatorParams
 from horovod.spark.common.persistence import HorovodPersistence
 from horovod.spark.common.prepare import Wanted, check_partitions, check_validation, prepare
@@ -42,7 +43,7 @@ class HorovodEstimator(EstimatorParams, HorovodPersistence, Estimator):
         check_validation(validation)
         return self._train(backend, store, read_metadata(store, dataset_idx, bool(validation), {}))
 
-    def _fit(self, dataset: DataFrame) -> Any:
+    def _fit(self, dataset: DataFrame) -> HorovodModel:
         backend, store = self._check()
         values = self._values()
         wanted = Wanted(
@@ -66,7 +67,7 @@ class HorovodEstimator(EstimatorParams, HorovodPersistence, Estimator):
         """Trains on every rank; the history and what the model is made from."""
         raise NotImplementedError
 
-    def _make_model(self, history: Any, trained: Any, run_id: str, dataset: Dataset) -> Any:
+    def _make_model(self, history: Any, trained: Any, run_id: str, dataset: Dataset) -> HorovodModel:
         """The model that `fit` returns."""
         raise NotImplementedError
 
@@ -88,7 +89,7 @@ class HorovodEstimator(EstimatorParams, HorovodPersistence, Estimator):
     def _backend_options(self) -> Dict[str, Any]:
         return {}
 
-    def _train(self, backend: Backend, store: AbstractFilesystemStore, dataset: Dataset) -> Any:
+    def _train(self, backend: Backend, store: AbstractFilesystemStore, dataset: Dataset) -> HorovodModel:
         self._check_columns(dataset.columns)
         self._check_model(dataset.columns)
         run_id = self._values().run_id or f"{self._PREFIX}_{int(time.time())}"
