@@ -28,7 +28,16 @@ _best = _impl.with_base(_impl.BestModelCheckpoint, keras.callbacks.ModelCheckpoi
 
 
 class BestModelCheckpoint(_best):  # type: ignore[misc, valid-type]
-    """As in horovod.tensorflow.keras; `save_weights_only` is not the third argument here."""
+    """ModelCheckpoint that keeps the best model only.
+
+    Args:
+        monitor: the metric to look at.
+        verbose: 1 to print when it saves.
+        mode: "min", "max" or "auto".
+        save_freq: "epoch" or a number of batches.
+        save_weights_only: leave the architecture and the optimizer out; third in horovod.tensorflow.keras.
+        filepath: where to; may also be set later, before training.
+    """
 
     def __init__(
         self,
