@@ -49,8 +49,7 @@ def run_elastic(
         max_num_proc: most ranks, hence the number of Spark tasks; num_proc by default.
         start_timeout: seconds until num_proc tasks must have started; HOROVOD_SPARK_START_TIMEOUT, or 600.
         elastic_timeout: seconds to wait for min_num_proc ranks after a loss; HOROVOD_ELASTIC_TIMEOUT, or 600.
-        reset_limit: how often the ranks may form anew, other than for newcomers; any number by
-            default.
+        reset_limit: how often the ranks may form anew, newcomers aside; any number by default.
         env: variables for the ranks, beside those of the executors.
         stdout: where the ranks' output goes; by default this process's.
         stderr: the same for standard error.
