@@ -113,14 +113,19 @@ def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
         tf.data.experimental.service.WorkerConfig(
             dispatcher_address=address.split("://")[1],
             worker_address=f"{_own_address(compute_config)}:%port%",  # TensorFlow fills in the port
+            # A worker does not stop while it asks a dispatcher that is gone for data: an hour by default.
+            dispatcher_timeout_ms=compute_config.timeout * 1000,
         )
     )
     compute.register_worker_for_dispatcher(dispatcher_id, rank)
     log.info("worker %d of dispatcher %d at %s", rank, dispatcher_id, address)
     compute.wait_for_shutdown()
     worker._stop()
-    if dispatcher is not None:
-        dispatcher._stop()
+    try:
+        barrier()  # until they have stopped, workers ask for more data ahead
+    finally:
+        if dispatcher is not None:
+            dispatcher._stop()
 
 
 def _start_dispatcher(compute: ComputeClient, dispatcher_id: int, compute_config: TfDataServiceConfig) -> Any:

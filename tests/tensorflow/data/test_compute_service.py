@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import world
 from data_service import compute, service, workers
@@ -11,6 +13,7 @@ from tf_worlds import run
 from horovod.rendezvous.auth import make_secret
 
 pytest.importorskip("tensorflow")
+TfDataServiceConfig = pytest.importorskip("horovod.tensorflow.data.config").TfDataServiceConfig
 
 
 def take(path, reuse, turns):
@@ -61,6 +64,45 @@ def test_what_ranks_get(tmp_path, dispatchers, side, reuse, turns):
         assert sorted(first + second) == squares
     else:
         assert first == second == squares
+
+
+def ends(path):
+    """When the servers of a process have stopped; the second process takes its time."""
+    import time
+
+    from tensorflow.data.experimental import service
+
+    import horovod.tensorflow as hvd
+    from horovod.tensorflow.data.compute_worker import main
+
+    stopped, originals = {}, {kind: kind._stop for kind in (service.WorkerServer, service.DispatchServer)}
+
+    def late(server):
+        time.sleep(0.5 * hvd.rank())
+        originals[type(server)](server)
+        stopped.setdefault(type(server).__name__, time.time())  # once more when it is deleted
+
+    for kind in originals:
+        kind._stop = late
+    try:
+        main(1, "compute", path, 60)
+    finally:
+        for kind, original in originals.items():
+            kind._stop = original
+    return stopped
+
+
+def test_a_dispatcher_stops_after_its_workers(tmp_path):
+    """A worker that reads ahead asks it for more, and does not stop before it is answered."""
+    path = str(tmp_path / "service.json")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(workers().run, ends, path)
+        config = TfDataServiceConfig.read(path, wait_for_file_creation=True)
+        config.compute_client().wait_for_dispatcher_worker_registration(0, 60)
+        config.compute_client().shutdown()
+        first, second = running.result()
+    assert max(first["WorkerServer"], second["WorkerServer"]) <= first["DispatchServer"]
+    assert list(second) == ["WorkerServer"]
 
 
 def test_uneven_workers(tmp_path):
