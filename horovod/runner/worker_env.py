@@ -72,7 +72,7 @@ def elastic_worker_env(
         base, address, port, secret, nics: as for `worker_env`.
     """
     env = _job_env(base, host, address, port, secret, nics)
-    for number in (own.RANK, own.SIZE, "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"):
+    for number in own.NUMBERS:
         env.pop(number, None)
     env.update({own.WORKER: name}, HOROVOD_LOCAL_RANK=str(slot), HOROVOD_ELASTIC="1")
     return env
